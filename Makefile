@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both set up first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test test-long lint bench-step docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP)
+
+lint: setup
+	$(BIN)/ruff check plaita tests benchmarks examples
+	$(BIN)/ruff format --check plaita tests benchmarks examples
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n auto -m "not long"
+
+test-long: setup
+	$(BIN)/python -m pytest -n auto
+
+demo: setup
+	$(BIN)/python -m benchmarks.demo
+
+bench-step: setup
+	$(BIN)/python -m benchmarks.bench_step
+
+docs: setup
+	$(BIN)/python -m plaita.policy.print_tables > docs/state-machines.md
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist
