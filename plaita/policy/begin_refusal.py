@@ -1,0 +1,41 @@
+"""What to do with a carrier whose execution cannot be begun: one function from the refusal to a named end.
+
+The lease conflict has a module of its own (``lease_conflict``), since it needs facts about the holder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Settle(Enum):
+    ACK = "ack"  # nothing is left to do: the execution is over, or deleted
+    POISON = "poison ack"  # it can never be done; acked, counted, logged
+    DEAD_LETTER = "dead letter"  # it cannot be done now or here, and somebody must look
+    LEAVE_PENDING = "leave pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    settle: Settle
+    explanation: str
+
+
+_RULINGS: dict[str, Ruling] = {
+    "terminal": Ruling(Settle.ACK, "the execution is over; its state is unchanged"),
+    "suspended": Ruling(Settle.ACK, "the execution waits for an event, which a start or continue is not"),
+    "tombstoned": Ruling(Settle.ACK, "the execution was deleted"),
+    "no_row": Ruling(Settle.POISON, "the execution has no row: deleted, expired, or never here"),
+    "flow_conflict": Ruling(Settle.POISON, "the execution id belongs to another flow; its row is untouched"),
+    "wrong_type": Ruling(Settle.DEAD_LETTER, "the key of the row holds another type of value; it is left as it is"),
+    "no_flow": Ruling(Settle.DEAD_LETTER, "no such flow is stored"),
+    "no_version": Ruling(Settle.DEAD_LETTER, "the flow has no such version"),
+}
+
+
+def rule(reason: str) -> Ruling:
+    """The ruling for a refusal of ``begin``; an unknown reason is left pending, since nothing is known."""
+    return _RULINGS.get(
+        reason, Ruling(Settle.LEAVE_PENDING, f"refused for a reason this build does not know: {reason}")
+    )

@@ -1,0 +1,191 @@
+"""Carriers: the queue messages that move executions, validated at the edge (ledger Q6, Q9, S3).
+
+A stream entry has ``payload`` (JSON) and ``schema_version``; plaita's own producers add ``execution_id``, ``tenant_id``,
+``flow_id`` and ``config_family`` as fields, so that scripts need not read JSON. What stands in the payload is
+the producer's word; the fields are for routing only and must not contradict it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from plaita import jsontext
+from plaita.errors import InputError
+from plaita.ids import check_id
+
+TASK_SCHEMA_VERSION = 1
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+RESUME_TYPES = ("event", "timeout", "cancel", "continue", "retry")
+
+
+class StartPayload(BaseModel):
+    """``type: start``. Our own starts say ``input_in_row``: without their row there is nothing to run."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    type: Literal["start"]
+    flow_id: str
+    version: str | None = None
+    params: Any = None
+    execution_id: str | None = None
+    dedup_key: str | None = None
+    tenant_id: str | None = None
+    timestamp: str | float | int | None = None
+    target_instance_id: str | None = None
+    input_in_row: bool = False
+
+
+class ResumePayload(BaseModel):
+    """``type: resume``: moves an execution that has a row."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    type: Literal["resume"]
+    flow_id: str | None = None
+    execution_id: str
+    resume_type: Literal["event", "timeout", "cancel", "continue", "retry"]
+    data: Any = None
+    tenant_id: str | None = None
+    timestamp: str | float | int | None = None
+    target_instance_id: str | None = None
+
+
+_PAYLOAD: TypeAdapter[StartPayload | ResumePayload] = TypeAdapter(
+    Annotated[StartPayload | ResumePayload, Field(discriminator="type")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A carrier that can be judged. ``resume_type`` is None for a start."""
+
+    execution_id: str
+    tenant_id: str
+    flow_id: str | None
+    version: str | None
+    resume_type: str | None
+    params: bytes | None  # JSON text of a foreign start's input; None when the row holds it
+    schema_version: int
+    dedup_key: str | None
+    target_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A carrier nobody can run: ``reason`` names the field and what would be right."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooNew:
+    """A carrier of a schema this build does not understand (Q6)."""
+
+    schema_version: int
+
+
+def schema_version_of(fields: Mapping[bytes, bytes]) -> int:
+    """The entry's schema version; missing or unreadable counts as 1, as producers before the field did."""
+    try:
+        return max(1, int(fields.get(b"schema_version", b"1")))
+    except ValueError:
+        return 1
+
+
+def read_carrier(
+    fields: Mapping[bytes, bytes], *, queue: str, entry_id: str, max_schema_version: int = TASK_SCHEMA_VERSION
+) -> Carrier | Malformed | TooNew:
+    """Judge a stream entry. A start without an id gets the deterministic uuid5 of queue and entry id (ledger S1)."""
+    schema_version = schema_version_of(fields)
+    if schema_version > max_schema_version:
+        return TooNew(schema_version)
+    raw = fields.get(b"payload")
+    if raw is None:
+        return Malformed("the entry has no field 'payload'")
+    if len(raw) > MAX_PAYLOAD_BYTES:
+        return Malformed(f"payload: {len(raw)} bytes; at most {MAX_PAYLOAD_BYTES}")
+    try:
+        payload = _PAYLOAD.validate_python(jsontext.loads(raw))
+        return _carrier(payload, schema_version, queue, entry_id)
+    except jsontext.JSONTextError as error:
+        return Malformed(f"payload: {error}")
+    except ValidationError as error:
+        return Malformed(f"payload: {_first(error)}")
+    except InputError as error:
+        return Malformed(f"payload: {error}")
+
+
+def _first(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"]) or "(whole)"
+    return f"{place}: {fault['msg']} (got {str(fault.get('input'))[:80]!r})"
+
+
+def _carrier(payload: StartPayload | ResumePayload, schema_version: int, queue: str, entry_id: str) -> Carrier:
+    execution_id = payload.execution_id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{entry_id}"))
+    start = payload if isinstance(payload, StartPayload) else None
+    flow_id = None if payload.flow_id is None else check_id(payload.flow_id, "flow_id")
+    params: bytes | None = None
+    if start is not None and not start.input_in_row:
+        params = jsontext.dumps({} if start.params is None else start.params)
+    return Carrier(
+        execution_id=check_id(execution_id, "execution_id"),
+        tenant_id=check_id(payload.tenant_id or "default", "tenant_id"),
+        flow_id=flow_id,
+        version=start.version if start is not None else None,
+        resume_type=None if start is not None else payload.resume_type,  # type: ignore[union-attr]
+        params=params,
+        schema_version=schema_version,
+        dedup_key=start.dedup_key if start is not None else None,
+        target_instance_id=payload.target_instance_id,
+    )
+
+
+def start_payload(*, execution_id: str, flow_id: str, version: str | None, tenant_id: str, timestamp: str) -> bytes:
+    """The payload of a start whose row already holds the input (DECISIONS 15, 16)."""
+    return jsontext.dumps(
+        {
+            "type": "start",
+            "flow_id": flow_id,
+            "version": version,
+            "execution_id": execution_id,
+            "tenant_id": tenant_id,
+            "timestamp": timestamp,
+            "input_in_row": True,
+        }
+    )
+
+
+def resume_payload(
+    *, execution_id: str, flow_id: str, resume_type: str, tenant_id: str, timestamp: str, data: Any = None
+) -> bytes:
+    """The payload of a resume; ``resume_type`` is one of RESUME_TYPES."""
+    return jsontext.dumps(
+        {
+            "type": "resume",
+            "flow_id": flow_id,
+            "execution_id": execution_id,
+            "resume_type": resume_type,
+            "data": data,
+            "tenant_id": tenant_id,
+            "timestamp": timestamp,
+        }
+    )
+
+
+def routing_fields(*, execution_id: str, tenant_id: str, flow_id: str, config_family: str = "") -> dict[str, str]:
+    """The entry fields beside ``payload`` (DECISIONS 4), so that scripts can find lease and row without reading JSON."""
+    fields = {
+        "schema_version": str(TASK_SCHEMA_VERSION),
+        "execution_id": execution_id,
+        "tenant_id": tenant_id,
+        "flow_id": flow_id,
+    }
+    if config_family:
+        fields["config_family"] = config_family
+    return fields
