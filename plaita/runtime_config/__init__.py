@@ -1,0 +1,31 @@
+"""The settings of plaita's processes: read once, judged whole, explained by source (ledger C1, C2).
+
+Owns: which settings exist, their names as flag, environment variable and TOML key, which values are right, where a
+value came from, and the three generations that hosts compare. Must not: talk to Redis, import plug-ins, or keep
+looking at the environment after the start.
+
+Read `settings` (what exists), then `load` (the order of things).
+"""
+
+from plaita.runtime_config.generations import Generations, effective, generations
+from plaita.runtime_config.host import default_socket, socket_path_fault, user_socket
+from plaita.runtime_config.load import DEFAULT_CONFIG_FILE, load_client_config, load_runtime_config
+from plaita.runtime_config.secrets import mask_url
+from plaita.runtime_config.settings import ClientConfig, Setting, SupervisorConfig, settings_of
+
+__all__ = [
+    "DEFAULT_CONFIG_FILE",
+    "ClientConfig",
+    "Generations",
+    "Setting",
+    "SupervisorConfig",
+    "default_socket",
+    "effective",
+    "generations",
+    "load_client_config",
+    "load_runtime_config",
+    "mask_url",
+    "settings_of",
+    "socket_path_fault",
+    "user_socket",
+]

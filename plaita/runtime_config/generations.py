@@ -1,0 +1,52 @@
+"""What hosts compare, and what people are shown: the three generations and the effective configuration (ledger C2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plaita.runtime_config.secrets import mask_url
+from plaita.runtime_config.settings import ClientConfig, SupervisorConfig, settings_of
+
+TASK_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """The three ids of C2: hosts of one family understand each other's carriers."""
+
+    config_family: str
+    config_generation: str
+    budget_generation: str
+
+
+def _digest(prefix: str, meaning: Mapping[str, Any]) -> str:
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return prefix + hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def generations(config: SupervisorConfig) -> Generations:
+    """The three ids of a configuration.
+
+    ``cf1-``: what makes carriers understood (queue, group, dlq, schema, namespace). ``bg1-``: the budget a carrier is
+    judged by. ``cfg1-``: all meaning; not what only tells one host from another or how it shows itself.
+    """
+    shown = config.model_dump(mode="json")
+    shown["redis_url"] = mask_url(config.redis_url)
+    groups = {name: setting.group for name, setting in settings_of(type(config)).items()}
+    family = {name: shown[name] for name, group in groups.items() if group == "family"}
+    family["schema_version"] = TASK_SCHEMA_VERSION
+    budget = {name: shown[name] for name, group in groups.items() if group == "budget"}
+    meaning = {name: shown[name] for name, group in groups.items() if group != "appearance"}
+    meaning["schema_version"] = TASK_SCHEMA_VERSION
+    return Generations(_digest("cf1-", family), _digest("cfg1-", meaning), _digest("bg1-", budget))
+
+
+def effective(config: ClientConfig) -> dict[str, Any]:
+    """Every setting with the value in force, passwords masked: for ``--check``, logs and the registry."""
+    shown: dict[str, Any] = config.model_dump(mode="json")
+    shown["redis_url"] = mask_url(config.redis_url) if config.embedded is None else None
+    return shown

@@ -1,0 +1,364 @@
+"""Which settings exist: names, bounds, defaults, and which generation each belongs to (ledger C1, C2).
+
+Every field of the models is one setting; the ``Setting`` in its annotation says how it is spelled and how strict it is.
+Must not: read anything. A setting is added here and nowhere else; flags, variables, file keys and docs follow.
+"""
+
+from __future__ import annotations
+
+import os
+import socket as sockets
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from plaita.runtime_config.values import (
+    AbsolutePath,
+    Identity,
+    ModuleName,
+    Number,
+    Whole,
+    as_duration_ms,
+    as_log_level,
+    as_module_list,
+    check_identity,
+    check_instance_id,
+    check_key_prefix,
+    check_redis_url,
+)
+
+DEFAULT_REDIS_URL = "redis://localhost:6379/0"
+MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 with its closing NUL
+MIN_LEASE_TTL_SECONDS = 5  # DECISIONS 9
+DAY_SECONDS = 86_400
+_IDENTITY_RIGHT = "a name without spaces or control characters"
+
+Group = Literal["family", "budget", "meaning", "appearance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one setting is spelled and judged.
+
+    ``environment``: names in order of precedence. ``right``: what a right value looks like, for messages.
+    ``flag``: its command line form; None when there is none. ``optional``: nonsense warns instead of stopping.
+    ``low``/``high``: numbers outside are pulled to the bound with a warning (REFERENCE 8.3). ``secret``: masked
+    everywhere, and readable from a file named by ``<variable>_FILE``. ``switch``: only the exact text ``1`` is yes.
+    ``inverted``: flag and environment say "no", the field says "yes". ``group``: which generation it belongs to (C2).
+    """
+
+    environment: tuple[str, ...]
+    right: str
+    flag: str | None = None
+    optional: bool = False
+    low: float | None = None
+    high: float | None = None
+    secret: bool = False
+    switch: bool = False
+    inverted: bool = False
+    empty_is_unset: bool = False
+    group: Group = "meaning"
+
+
+def _default_executors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class ClientConfig(BaseModel):
+    """Where plaita's data is: what every command and every process needs. ``warnings`` were met on the way here;
+    ``sources`` says of each field that is no default where its value came from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+
+    redis_url: Annotated[
+        str,
+        AfterValidator(check_redis_url),
+        Field(repr=False),
+        Setting(
+            ("PLAITA_REDIS_URL", "REDIS_URL"),
+            "a URL such as redis://localhost:6379/0, rediss://..., unix:///path or redis+sentinel://...",
+            flag="--redis-url",
+            secret=True,
+        ),
+    ] = DEFAULT_REDIS_URL
+    embedded: Annotated[
+        AbsolutePath | None,
+        Setting(("PLAITA_EMBEDDED",), "a folder that can be written", flag="--embedded", empty_is_unset=True),
+    ] = None
+    queue_name: Annotated[
+        Identity,
+        Setting(("PLAITA_QUEUE_NAME", "QUEUE_NAME"), _IDENTITY_RIGHT, flag="--queue-name", group="family"),
+    ] = "plaita:flow:queue"
+    consumer_group: Annotated[
+        Identity, Setting(("PLAITA_CONSUMER_GROUP",), _IDENTITY_RIGHT, flag="--consumer-group", group="family")
+    ] = "plaita-workers"
+    dlq_key: Annotated[Identity, Setting(("PLAITA_DLQ_KEY",), _IDENTITY_RIGHT, flag="--dlq-key", group="family")] = ""
+    key_prefix: Annotated[
+        str,
+        AfterValidator(check_key_prefix),
+        Setting(
+            ("PLAITA_KEY_PREFIX",),
+            "a name without spaces, such as plaita or {plaita}",
+            flag="--key-prefix",
+            group="family",
+        ),
+    ] = "plaita"
+    tenant: Annotated[
+        str,
+        AfterValidator(check_identity),
+        Setting(("PLAITA_TENANT",), "a tenant id", flag="--tenant", group="appearance"),
+    ] = "default"
+    warnings: Annotated[tuple[str, ...], Field(exclude=True, repr=False)] = ()
+    sources: Annotated[dict[str, str], Field(exclude=True, repr=False)] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derived(cls, data: Any) -> Any:
+        """Defaults that follow from other values: filled in before each is judged by itself."""
+        values = dict(data)
+        values.setdefault("dlq_key", f"{values.get('queue_name', 'plaita:flow:queue')}:dlq")
+        if "instance_id" in cls.model_fields:
+            values.setdefault("instance_id", sockets.gethostname())
+            values.setdefault("consumer_name", values["instance_id"])
+        return values
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class SupervisorConfig(ClientConfig):
+    """Everything ``plaita-supervisor run`` can be told.
+
+    Units are in the names; ``drain_timeout`` and ``kill_grace`` are seconds.
+    """
+
+    executors: Annotated[
+        Whole,
+        Field(ge=1, le=1024),
+        Setting(("PLAITA_EXECUTORS", "PLAITA_WORKER_CONCURRENCY"), "a whole number from 1 to 1024", flag="--executors"),
+    ] = Field(default_factory=_default_executors)
+    consumer_name: Annotated[
+        Identity,
+        Setting(("PLAITA_CONSUMER_NAME",), _IDENTITY_RIGHT, flag="--consumer-name", group="appearance"),
+    ] = ""
+    instance_id: Annotated[
+        str,
+        AfterValidator(check_instance_id),
+        Setting(
+            ("PLAITA_INSTANCE_ID",),
+            "1 to 200 letters, digits and . _ - : /",
+            flag="--instance-id",
+            group="appearance",
+        ),
+    ] = ""
+    claim_min_idle_ms: Annotated[
+        Whole,
+        Field(ge=100, le=7 * DAY_SECONDS * 1000),
+        Setting(
+            ("PLAITA_CLAIM_MIN_IDLE_MS",), "a whole number of milliseconds, 100 to 7 days", flag="--claim-min-idle-ms"
+        ),
+    ] = 60_000
+    lease_ttl_seconds: Annotated[
+        Whole,
+        Field(ge=MIN_LEASE_TTL_SECONDS, le=DAY_SECONDS),
+        Setting(
+            ("PLAITA_LEASE_TTL_SECONDS",),
+            "a whole number of seconds from 5 to 86400",
+            flag="--lease-ttl-seconds",
+            group="budget",
+        ),
+    ] = 120
+    max_deliveries: Annotated[
+        Whole,
+        Setting(
+            ("PLAITA_MAX_DELIVERIES",),
+            "a whole number, 1 or more",
+            flag="--max-deliveries",
+            low=1,
+            high=1_000_000,
+            group="budget",
+        ),
+    ] = 5
+    dlq_max_len: Annotated[
+        Whole,
+        Setting(
+            ("PLAITA_DLQ_MAX_LEN",),
+            "a whole number, 1 or more",
+            optional=True,
+            low=1,
+            high=100_000_000,
+            group="budget",
+        ),
+    ] = 1000
+    task_max_age_seconds: Annotated[
+        Whole,
+        Field(ge=0, le=3650 * DAY_SECONDS),
+        Setting(
+            ("PLAITA_TASK_MAX_AGE_SECONDS",), "a whole number of seconds; 0 switches the limit off", group="budget"
+        ),
+    ] = 30 * DAY_SECONDS
+    execution_state_ttl_days: Annotated[
+        Number,
+        Field(ge=0, le=3650),
+        Setting(("PLAITA_EXECUTION_STATE_TTL_DAYS",), "a number of days; 0 keeps finished executions for ever"),
+    ] = 30.0
+    execution_tombstone_ttl_seconds: Annotated[
+        Whole,
+        Field(gt=0, le=3650 * DAY_SECONDS),
+        Setting(("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS",), "a whole number of seconds above 0", optional=True),
+    ] = 30 * DAY_SECONDS
+    read_block_ms: Annotated[
+        Whole,
+        Setting(
+            ("PLAITA_READ_BLOCK_MS",),
+            "a whole number of milliseconds from 100 to 1000",
+            flag="--read-block-ms",
+            low=100,
+            high=1000,
+        ),
+    ] = 1000
+    drain_timeout: Annotated[
+        Number,
+        Setting(
+            ("PLAITA_WORKER_DRAIN_TIMEOUT", "PLAITA_DRAIN_TIMEOUT"),
+            "a number of seconds, 0 or more",
+            flag="--drain-timeout",
+            optional=True,
+            low=0,
+            high=DAY_SECONDS,
+        ),
+    ] = 30.0
+    kill_grace: Annotated[
+        Number,
+        Field(ge=0, le=3600),
+        Setting(("PLAITA_KILL_GRACE",), "a number of seconds from 0 to 3600", flag="--kill-grace"),
+    ] = 5.0
+    min_free_disk_gib: Annotated[
+        Number,
+        Setting(
+            ("PLAITA_WORKER_MIN_FREE_DISK_GIB", "PLAITA_MIN_FREE_DISK_GIB"),
+            "a number of GiB; 0 switches the guard off",
+            flag="--min-free-disk-gib",
+            optional=True,
+            low=0,
+        ),
+    ] = 0.0
+    disk_guard_path: Annotated[
+        AbsolutePath,
+        Field(validate_default=True),
+        Setting(
+            ("PLAITA_WORKER_DISK_GUARD_PATH", "PLAITA_DISK_GUARD_PATH"),
+            "a path that exists on the file system to watch",
+            flag="--disk-guard-path",
+        ),
+    ] = "."
+    metrics_port: Annotated[
+        Whole,
+        Field(le=65535),
+        Setting(
+            ("PLAITA_METRICS_PORT",),
+            "a port from 1 to 65535; 0 switches metrics off",
+            flag="--metrics-port",
+            optional=True,
+            low=0,
+            group="appearance",
+        ),
+    ] = 0
+    metrics_host: Annotated[Identity, Setting(("PLAITA_METRICS_HOST",), "an address to bind", group="appearance")] = (
+        "0.0.0.0"
+    )
+    socket: Annotated[
+        AbsolutePath,
+        Setting(
+            ("PLAITA_SOCKET",),
+            f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes",
+            flag="--socket",
+            group="appearance",
+        ),
+    ] = ""
+    preload: Annotated[
+        tuple[ModuleName, ...],
+        BeforeValidator(as_module_list),
+        Setting(
+            ("PLAITA_PRELOAD", "PLAITA_NODE_MODULES"), "Python module names, separated by commas", flag="--preload"
+        ),
+    ] = ()
+    max_steps_per_executor: Annotated[
+        Whole,
+        Field(ge=0, le=1_000_000_000),
+        Setting(
+            ("PLAITA_MAX_STEPS_PER_EXECUTOR",),
+            "a whole number; 0 switches the limit off",
+            flag="--max-steps-per-executor",
+        ),
+    ] = 0
+    max_executor_rss_mib: Annotated[
+        Whole,
+        Field(ge=0, le=16_777_216),
+        Setting(
+            ("PLAITA_MAX_EXECUTOR_RSS_MIB",),
+            "a whole number of MiB; 0 switches the limit off",
+            flag="--max-executor-rss-mib",
+        ),
+    ] = 0
+    isolate: Annotated[
+        Literal["tenant", "carrier", "step"],
+        Setting(("PLAITA_ISOLATE",), "tenant, carrier or step", flag="--isolate"),
+    ] = "tenant"
+    executor_user: Annotated[
+        str | None,
+        Setting(
+            ("PLAITA_EXECUTOR_USER",), "the name of a user of this host", flag="--executor-user", empty_is_unset=True
+        ),
+    ] = None
+    default_node_timeout_ms: Annotated[
+        int | None,
+        Field(ge=1),
+        BeforeValidator(as_duration_ms),
+        Setting(("PLAITA_DEFAULT_NODE_TIMEOUT",), "milliseconds, an ISO 8601 duration such as PT30S, or off"),
+    ] = None
+    registry: Annotated[
+        bool, Setting(("PLAITA_NO_REGISTRY",), "1 or 0", flag="--no-registry", switch=True, inverted=True)
+    ] = True
+    services: Annotated[
+        bool, Setting(("PLAITA_NO_SERVICES",), "1 or 0", flag="--no-services", switch=True, inverted=True)
+    ] = True
+    quiet: Annotated[
+        bool, Setting(("PLAITA_QUIET",), "1 or 0", flag="--quiet", optional=True, switch=True, group="appearance")
+    ] = False
+    langfuse: Annotated[
+        bool,
+        Setting(("PLAITA_WORKER_LANGFUSE", "PLAITA_LANGFUSE"), "1 or 0", flag="--langfuse", optional=True, switch=True),
+    ] = False
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+        BeforeValidator(as_log_level),
+        Setting(
+            ("PLAITA_LOG_LEVEL",),
+            "DEBUG, INFO, WARNING, ERROR or CRITICAL",
+            flag="--log-level",
+            optional=True,
+            group="appearance",
+        ),
+    ] = "INFO"
+    loop: Annotated[
+        Literal["uvloop", "asyncio"],
+        Setting(("PLAITA_LOOP",), "uvloop or asyncio", flag="--loop", optional=True, group="appearance"),
+    ] = "uvloop"
+    disable_lease_watchdog: Annotated[
+        bool, Setting(("PLAITA_DISABLE_LEASE_WATCHDOG",), "1 or 0", optional=True, switch=True)
+    ] = False
+    disable_holder_liveness: Annotated[
+        bool, Setting(("PLAITA_DISABLE_HOLDER_LIVENESS",), "1 or 0", optional=True, switch=True)
+    ] = False
+
+
+def settings_of(model: type[ClientConfig]) -> dict[str, Setting]:
+    """The ``Setting`` of each field of a model, in the model's order: for the loader, the commands and the tests."""
+    found: dict[str, Setting] = {}
+    for name, field in model.model_fields.items():
+        setting = next((item for item in field.metadata if isinstance(item, Setting)), None)
+        if setting is not None:
+            found[name] = setting
+    return found

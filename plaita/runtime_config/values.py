@@ -1,0 +1,119 @@
+"""The kinds of values that settings take: what each accepts, and the words for what it refuses.
+
+Every check raises ValueError with a reason that reads on after "the value: ". Must not look at the host or environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from datetime import timedelta
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+
+from plaita.errors import InputError
+from plaita.ids import check_id
+
+REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+
+
+def _not_a_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a yes/no value where a number belongs")
+    return value
+
+
+def check_identity(value: str) -> str:
+    """A name that hosts must agree on, or ValueError: not empty, no spaces, no characters a reader cannot see."""
+    if not value:
+        raise ValueError("it is empty")
+    if len(value) > 512:
+        raise ValueError(f"it has {len(value)} characters; at most 512")
+    for position, character in enumerate(value):
+        if character.isspace() or unicodedata.category(character)[0] in "CZ":
+            raise ValueError(f"it has the character U+{ord(character):04X} at position {position}")
+    return value
+
+
+def check_instance_id(value: str) -> str:
+    try:
+        return check_id(value, "instance id")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def check_key_prefix(value: str) -> str:
+    check_identity(value)
+    if re.search(r"[{}]", value) and not re.fullmatch(r"[^{}]*\{[^{}]+\}[^{}]*", value):
+        raise ValueError("its braces are no Redis hash tag")
+    return value
+
+
+def check_redis_url(value: str) -> str:
+    check_identity(value)
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise ValueError("its host or port cannot be read") from None
+    if parts.scheme not in REDIS_SCHEMES:
+        raise ValueError("its scheme is none of " + ", ".join(f"{scheme}://" for scheme in REDIS_SCHEMES))
+    if parts.scheme == "unix":
+        if not parts.path.startswith("/"):
+            raise ValueError("it names no absolute path of a socket")
+        return value
+    if not parts.hostname and "," not in parts.netloc:
+        raise ValueError("it names no host")
+    if port == 0:
+        raise ValueError("port 0 cannot be connected to")
+    database = parts.path.lstrip("/")
+    if database and "sentinel" not in parts.scheme and not database.isdecimal():
+        raise ValueError(f"its database {database!r} is no number")
+    return value
+
+
+def as_module_list(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part for part in (item.strip() for item in re.split(r"[,\s]+", value)) if part]
+    return value
+
+
+def _module_name(value: str) -> str:
+    if not all(part.isidentifier() for part in value.split(".")):
+        raise ValueError(f"{value!r} is no module name")
+    return value
+
+
+def as_log_level(value: Any) -> Any:
+    return value.strip().upper() if isinstance(value, str) else value
+
+
+def as_duration_ms(value: Any) -> Any:
+    """``off``, milliseconds, or an ISO 8601 duration, as for the timeouts of a flow. None = off."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("", "off", "0")) or value == 0:
+        return None
+    if isinstance(value, str) and not value.strip().isdecimal():
+        try:
+            seconds = TypeAdapter(timedelta).validate_python(value.strip()).total_seconds()
+        except ValidationError:
+            raise ValueError("no duration") from None
+        return int(seconds * 1000)
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value:
+        raise ValueError("it is empty")
+    if "\0" in value:
+        raise ValueError("it holds a NUL character")
+    return os.path.abspath(os.path.expanduser(value))
+
+
+Whole = Annotated[int, BeforeValidator(_not_a_bool)]
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_not_a_bool)]
+Identity = Annotated[str, AfterValidator(check_identity)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+ModuleName = Annotated[str, AfterValidator(_module_name)]
