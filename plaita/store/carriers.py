@@ -1,0 +1,254 @@
+"""Carriers: the two streams of the queue, their consumer group, and the dead letters.
+
+``q`` is the queue of starts, ``w`` the wake stream, read first (DECISIONS 6). XACK stands in this module's scripts and
+in those of ``executions`` only. Nothing here parses a payload: what a script must know stands in entry fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plaita.store.call import BULK_BYTES, Argument, Call, Lane, lane_for, pairs, script, text
+from plaita.store.keys import Keys
+
+HANDED_ON_IDLE_MS = 86_400_000
+START = "-"  # a cursor at the beginning of the pending list
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One carrier. ``raw``: its field pairs as they stand, for the dead letter of a malformed one; ``fields``: the
+    same by name (the last one wins). ``delivered``: how often the server delivered it, which decides nothing."""
+
+    stream: str
+    entry_id: str
+    raw: tuple[tuple[bytes, bytes], ...]
+    delivered: int = 1
+    reclaimed: bool = False
+    fields: dict[bytes, bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", dict(self.raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """How much to take. ``cursors`` of (wake, queue) are those of the last answer. ``family``: config family; entries
+    that name another are left alone, unclaimed (DECISIONS 4).
+
+    ``adopt``: look at what is pending for this very consumer, however short it has been idle, and treat the lease of an
+    earlier incarnation of this instance as dead. For the first rounds of a new process, until ``more_pending`` is
+    False. ``in_hand`` names entries (``"q 1-0"``) that this process works on already, so that adopting skips them.
+    """
+
+    consumer: str
+    count: int
+    min_idle_ms: int
+    holder: str
+    adopt: bool = False
+    page: int = 64
+    cursors: tuple[str, str] = (START, START)
+    family: str = ""
+    in_hand: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """``entries``: wake before queue, reclaimed before fresh. ``ghosts``: pending ids whose body was deleted, acked
+    now. ``leased``: skipped since their execution has a live lease. ``more_pending``: ask again soon."""
+
+    entries: list[Entry]
+    cursors: tuple[str, str]
+    ghosts: int
+    more_pending: bool
+    leased: int = 0
+
+
+def take(keys: Keys, request: Take) -> Call[Taken]:
+    """Reclaim a page and read what is new, ``count`` entries in all, without waiting (ledger Q2, DECISIONS 4).
+
+    Makes a missing group from id 0. Not idempotent: what an Unknown answer delivered stays pending for this consumer
+    until min-idle, or until ``adopt``.
+    """
+    return Call(
+        "carriers.take",
+        script("take"),
+        (keys.wake, keys.queue),
+        (
+            keys.group,
+            request.consumer,
+            request.count,
+            request.min_idle_ms,
+            request.holder,
+            int(request.adopt),
+            request.page,
+            request.cursors[0],
+            request.cursors[1],
+            keys.prefix,
+            request.family,
+            *request.in_hand,
+        ),
+        "writer",
+        False,
+        _parse_taken,
+    )
+
+
+def _parse_taken(reply: Sequence[Any]) -> Taken:
+    entries = [
+        Entry(text(stream), text(entry_id), tuple(pairs(flat)), int(delivered), reclaimed == 1)
+        for stream, entry_id, delivered, reclaimed, flat in reply[0]
+    ]
+    return Taken(entries, (text(reply[1]), text(reply[2])), int(reply[3]), reply[4] == 1, int(reply[5]))
+
+
+def read_blocking(keys: Keys, consumer: str, block_ms: int) -> Call[list[Entry]]:
+    """At most one entry of each stream, waiting up to ``block_ms`` (at least 1) for one. Refused: ``no_group``."""
+    block = max(1, block_ms)  # BLOCK 0 would wait for ever
+    names = (keys.wake, keys.queue)
+
+    def parse(reply: Sequence[Any] | None) -> list[Entry]:
+        entries = []
+        for name, found in reply or ():
+            letter = "w" if text(name) == keys.wake else "q"
+            entries += [Entry(letter, text(entry_id), tuple(pairs(flat or ()))) for entry_id, flat in found]
+        return entries
+
+    return Call(
+        "carriers.read_blocking",
+        None,
+        names,
+        ("XREADGROUP", "GROUP", keys.group, consumer, "COUNT", 1, "BLOCK", block, "STREAMS", *names, ">", ">"),
+        "reader",
+        False,
+        parse,
+        block_ms=block,
+        refusals={"NOGROUP": "no_group"},
+    )
+
+
+def release(keys: Keys, consumer: str, stream: str, entry_id: str) -> Call[bool]:
+    """Make an entry of ours claimable at once; costs no delivery. False when it is not pending for ``consumer``."""
+    return Call(
+        "carriers.release",
+        script("release"),
+        (keys.stream(stream),),
+        (keys.group, consumer, entry_id, HANDED_ON_IDLE_MS),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
+def ack(keys: Keys, stream: str, entry_id: str) -> Call[bool]:
+    """Ack and delete in one call (ledger Q8). False when it was not pending any more."""
+    return Call(
+        "carriers.ack",
+        script("ack"),
+        (keys.stream(stream),),
+        (keys.group, entry_id),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
+def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) -> Call[str]:
+    """Add an entry; its id. Not idempotent: sent twice, it stands there twice."""
+    args: list[Argument] = ["XADD", keys.stream(stream), "*"]
+    size = 0
+    for name, value in fields:
+        args += (name, value)
+        size += len(value)
+    lane: Lane = "bulk" if size > BULK_BYTES else "writer"
+    return Call("carriers.enqueue", None, (keys.stream(stream),), args, lane, False, text)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """``dlq_id`` is empty when the entry was gone already (the call was sent before). ``trimmed``: oldest lost."""
+
+    dlq_id: str
+    trimmed: int
+
+
+def dead_letter(
+    keys: Keys, stream: str, entry_id: str, fields: Sequence[tuple[str, bytes | str]], maxlen: int
+) -> Call[DeadLettered]:
+    """Add to the dead letters, then ack and delete the entry, in one call; only if it is still there (ledger Q5)."""
+    flat: list[Argument] = []
+    for name, value in fields:
+        flat += (name, value)
+    return Call(
+        "carriers.dead_letter",
+        script("dead_letter"),
+        (keys.stream(stream), keys.dead_letters),
+        (keys.group, entry_id, maxlen, *flat),
+        lane_for(*(value for _, value in fields if isinstance(value, bytes))),
+        True,
+        lambda reply: DeadLettered(text(reply[0]), int(reply[1])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """``lag``: entries not delivered yet; None where the server cannot tell (before 7.0, or after odd deletes)."""
+
+    name: str
+    length: int
+    pending: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """``oldest_pending_ms``: age of the oldest pending entry by Redis time, None when nothing is pending."""
+
+    streams: list[StreamStats]
+    delayed: int
+    dlq_length: int
+    oldest_pending_ms: int | None
+
+
+def stats(keys: Keys) -> Call[QueueStats]:
+    """Lengths as of one moment; the queue first, then the wake stream. A missing stream counts 0."""
+
+    def parse(reply: Sequence[Any]) -> QueueStats:
+        streams = [
+            StreamStats(text(name), int(length), int(pending), None if lag == -1 else int(lag))
+            for name, length, pending, lag in reply[0]
+        ]
+        return QueueStats(streams, int(reply[1]), int(reply[2]), None if reply[3] == -1 else int(reply[3]))
+
+    return Call(
+        "carriers.stats",
+        script("queue_stats"),
+        (keys.queue, keys.wake, keys.delayed, keys.dead_letters),
+        (keys.group,),
+        "writer",
+        True,
+        parse,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    removed: int
+    cursors: tuple[str, str]
+    done: bool
+
+
+def sweep_residue(keys: Keys, limit: int = 256, cursors: tuple[str, str] = (START, START)) -> Call[Swept]:
+    """Delete entries that another kind of worker acked and did not delete (ledger Q8). Looks at ``limit`` entries a
+    stream from the cursor, only up to the last delivered id; go on with the answer's cursors until ``done``."""
+    return Call(
+        "carriers.sweep_residue",
+        script("sweep_residue"),
+        (keys.wake, keys.queue),
+        (keys.group, limit, *cursors),
+        "writer",
+        True,
+        lambda reply: Swept(int(reply[0]), (text(reply[1]), text(reply[2])), reply[3] == 1),
+    )

@@ -1,0 +1,164 @@
+"""Every key name of plaita, in one place. No other module spells a key.
+
+``{ns}`` is the prefix for the default (or empty) tenant, ``prefix:tenant`` for any other. Ids stand in keys
+percent-encoded (``ids.key_part``), so ``:`` only ever separates. Two kinds of names could still meet and are kept
+apart:
+
+* an execution id that is one of ``RESERVED_IDS`` would meet ``{ns}:execution:index``; its first character is
+  percent-encoded (``index`` -> ``%69ndex``), which no other id can produce, since ``%`` itself is encoded;
+* a tenant that is one of ``RESERVED_TENANTS`` would meet a key of the default tenant; it is refused (``check_tenant``).
+
+The Lua twin is ``scripts/lib/key_part.lua``; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from plaita import ids
+from plaita.errors import InputError
+
+DEFAULT_TENANT = "default"
+DEFAULT_QUEUE = "plaita:flow:queue"
+DEFAULT_GROUP = "plaita-workers"
+STATUSES = ("pending", "running", "suspended", "completed", "error", "cancelled")
+TERMINAL = frozenset({"completed", "error", "cancelled"})
+
+RESERVED_IDS = frozenset({"index", "expiry"})
+RESERVED_TENANTS = frozenset(
+    {
+        "approval", "control", "delay", "delayed", "dlq", "event", "event_filter", "event_reconcile", "events",
+        "exec_tombstone", "execution", "flow", "flow_list", "flow_versions", "http_callback", "kafka_queue", "logs",
+        "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "sse", "start-dedup", "subscription",
+        "tenant_status", "token", "userqueue", "wake",
+    }
+)  # fmt: skip
+
+
+@lru_cache(maxsize=8192)
+def execution_part(execution_id: str) -> str:
+    """An execution id as the last part of its keys."""
+    part = ids.key_part(execution_id)
+    return f"%{ord(part[0]):02X}{part[1:]}" if part in RESERVED_IDS else part
+
+
+def check_tenant(value: object) -> str:
+    """The tenant id in NFC, ``default`` for the empty one. Raises InputError (DECISIONS 18)."""
+    if value in ("", None):
+        return DEFAULT_TENANT
+    tenant = ids.check_id(value, "tenant")
+    for character in ":/":
+        if character in tenant:
+            raise InputError(f"tenant: {tenant!r} has the character {character!r}, which no tenant id may have")
+    if tenant in RESERVED_TENANTS:
+        raise InputError(f"tenant: {tenant!r} is a word that plaita's own keys use; take another")
+    return tenant
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The names of one tenant on one queue. ``for_tenant`` gives those of another tenant on the same queue."""
+
+    prefix: str = "plaita"
+    tenant: str = DEFAULT_TENANT
+    queue: str = DEFAULT_QUEUE
+    group: str = DEFAULT_GROUP
+    dlq: str | None = None
+
+    def for_tenant(self, tenant: str) -> Keys:
+        return self if (tenant or DEFAULT_TENANT) == self.tenant else replace(self, tenant=tenant or DEFAULT_TENANT)
+
+    # -- the tenant's --------------------------------------------------------------------------
+
+    @cached_property
+    def ns(self) -> str:
+        if self.tenant in ("", DEFAULT_TENANT):
+            return self.prefix
+        return f"{self.prefix}:{ids.key_part(self.tenant)}"
+
+    def row(self, execution_id: str) -> str:
+        return f"{self.ns}:execution:{execution_part(execution_id)}"
+
+    def of_execution(self, word: str, execution_id: str) -> str:
+        """``lease``, ``fence``, ``fencegen``, ``cancel``, ``noderefetch``, ``nofail`` or ``g1wakeups`` of one."""
+        return f"{self.ns}:execution:{word}:{execution_part(execution_id)}"
+
+    def lease(self, execution_id: str) -> str:
+        return self.of_execution("lease", execution_id)
+
+    def fence(self, execution_id: str) -> str:
+        return self.of_execution("fence", execution_id)
+
+    def fencegen(self, execution_id: str) -> str:
+        return self.of_execution("fencegen", execution_id)
+
+    def cancel(self, execution_id: str) -> str:
+        return self.of_execution("cancel", execution_id)
+
+    def noderetry(self, execution_id: str, node_id: str | None) -> str:
+        """Without a node: the per-execution key (ledger S11)."""
+        base = self.of_execution("noderetry", execution_id)
+        return base if node_id is None else f"{base}:{ids.key_part(node_id)}"
+
+    def index(self, status: str | None = None) -> str:
+        return f"{self.ns}:execution:index:{status}" if status else f"{self.ns}:execution:index"
+
+    @property
+    def expiry(self) -> str:
+        return f"{self.ns}:execution:expiry"
+
+    def flow_body(self, flow_hash: str) -> str:
+        return f"{self.ns}:flow:body:{flow_hash}"
+
+    def flow_versions(self, flow_id: str) -> str:
+        return f"{self.ns}:flow_versions:{ids.key_part(flow_id)}"
+
+    def flow_meta(self, flow_id: str) -> str:
+        return f"{self.ns}:flow:meta:{ids.key_part(flow_id)}"
+
+    @property
+    def flow_list(self) -> str:
+        return f"{self.ns}:flow_list"
+
+    def start_dedup(self, dedup_key: str) -> str:
+        return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"
+
+    # -- the platform's ------------------------------------------------------------------------
+
+    def tombstone(self, execution_id: str) -> str:
+        return f"{self.prefix}:exec_tombstone:{ids.key_part(execution_id)}"
+
+    @property
+    def wake(self) -> str:
+        return f"{self.queue}:wake"
+
+    def stream(self, letter: str) -> str:
+        """``q`` the queue, ``w`` the wake stream: the letter that leases and calls carry."""
+        if letter == "q":
+            return self.queue
+        if letter == "w":
+            return self.wake
+        raise ValueError(f"{letter!r} is no stream; q and w are")
+
+    @property
+    def dead_letters(self) -> str:
+        return self.dlq or f"{self.queue}:dlq"
+
+    @property
+    def delayed(self) -> str:
+        return f"{self.queue}:delayed"
+
+    @property
+    def delayed_body(self) -> str:
+        return f"{self.queue}:delayed:body"
+
+    def instance(self, instance_id: str) -> str:
+        return f"{self.prefix}:registry:flow_worker:{ids.key_part(instance_id)}"
+
+    def incarnation(self, instance_id: str) -> str:
+        return f"{self.prefix}:registry:incarnation:{ids.key_part(instance_id)}"
+
+    @property
+    def instances(self) -> str:
+        return f"{self.prefix}:registry:instances"

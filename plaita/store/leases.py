@@ -1,0 +1,81 @@
+"""Leases: what their value says, renewing all of them in one call, and the cancel flags read beside them.
+
+The lease of an execution is a string key with a TTL, decided by Redis alone (never by a host's clock). Its value names
+the holder, the fence token and the carrier, so that a refusal can be judged without another look (DECISIONS 1, 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plaita.store.call import Argument, Call, script, text
+from plaita.store.keys import Keys
+
+LEASE_FORMAT = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease value taken apart. ``holder`` is ``<instance>/<incarnation>``, ``stream`` is ``q`` or ``w``."""
+
+    holder: str
+    token: str
+    stream: str
+    entry_id: str
+
+    @property
+    def instance_id(self) -> str:
+        return self.holder.rpartition("/")[0]
+
+    @property
+    def incarnation(self) -> str:
+        return self.holder.rpartition("/")[2]
+
+    def value(self) -> str:
+        return f"{LEASE_FORMAT} {self.holder} {self.token} {self.stream} {self.entry_id}"
+
+
+def parse_lease(value: str) -> Lease | None:
+    """None for a value of another format: its holder is unreadable, which DECISIONS 3 leaves pending."""
+    words = value.split(" ")
+    if len(words) != 5 or words[0] != LEASE_FORMAT or "/" not in words[1] or words[3] not in ("q", "w"):
+        return None
+    return Lease(*words[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """One lease to renew, with the carrier whose idle time goes back to zero."""
+
+    tenant: str
+    execution_id: str
+    lease_value: str
+    stream: str
+    entry_id: str
+
+
+def renew(keys: Keys, consumer: str, renewals: Sequence[Renewal], ttl_ms: int) -> Call[list[str]]:
+    """``ok`` or ``lost`` for each, in order (ledger L3). Costs the carriers no delivery. Idempotent."""
+    names = [keys.queue, keys.wake]
+    args: list[Argument] = [keys.group, consumer, ttl_ms]
+    for renewal in renewals:
+        names.append(keys.for_tenant(renewal.tenant).lease(renewal.execution_id))
+        args += (renewal.lease_value, renewal.stream, renewal.entry_id)
+    return Call("leases.renew", script("renew"), names, args, "keeper", True, lambda reply: [text(x) for x in reply])
+
+
+def cancel_flags(keys: Keys, executions: Sequence[tuple[str, str]]) -> Call[list[str | None]]:
+    """The cancel reasons of (tenant, execution id) pairs in order; None where no cancel is asked (DECISIONS 13)."""
+    names = [keys.for_tenant(tenant).cancel(execution_id) for tenant, execution_id in executions]
+    if not names:
+        raise ValueError("cancel_flags of no executions")
+    return Call(
+        "leases.cancel_flags",
+        None,
+        names,
+        ("MGET", *names),
+        "keeper",
+        True,
+        lambda reply: [None if flag is None else text(flag) for flag in reply],
+    )

@@ -1,0 +1,102 @@
+"""Who is alive: one record (JSON, opaque here) an instance, with a TTL, beside the incarnation that wrote it.
+
+A record is another's as long as the incarnation differs (DECISIONS 1); the scripts compare it without reading JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plaita.store.call import Call, script, text
+from plaita.store.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    instance_id: str
+    incarnation: str
+    record: bytes
+
+
+def register(
+    keys: Keys, instance_id: str, incarnation: str, record: bytes, ttl_ms: int, expected_incarnation: str | None = None
+) -> Call[bool]:
+    """Claim the id. Refused: ``taken`` (the record there), unless it is ours or of ``expected_incarnation``."""
+    return Call(
+        "registry.register",
+        script("register"),
+        _names(keys, instance_id),
+        (instance_id, incarnation, record, ttl_ms, expected_incarnation or ""),
+        "keeper",
+        True,
+        lambda reply: True,
+    )
+
+
+def heartbeat(keys: Keys, instance_id: str, incarnation: str, record: bytes, ttl_ms: int) -> Call[bool]:
+    """Renew our record, or write it anew where it has run out. Refused: ``taken`` (the record there)."""
+    return Call(
+        "registry.heartbeat",
+        script("register"),
+        _names(keys, instance_id),
+        (instance_id, incarnation, record, ttl_ms, ""),
+        "keeper",
+        True,
+        lambda reply: True,
+    )
+
+
+def unregister(
+    keys: Keys, instance_id: str, incarnation: str, record: bytes | None = None, mark_ttl_ms: int = 5000
+) -> Call[bool]:
+    """Take our record away; with ``record``, leave that (a ``stopped`` mark) for ``mark_ttl_ms`` (ledger G2).
+    False when the id is another's by now."""
+    return Call(
+        "registry.unregister",
+        script("unregister"),
+        _names(keys, instance_id),
+        (instance_id, incarnation, record or b"", mark_ttl_ms),
+        "keeper",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
+def get(keys: Keys, instance_id: str) -> Call[Instance | None]:
+    """The record of an instance that is registered now, else None."""
+    record_key, incarnation_key, _ = _names(keys, instance_id)
+
+    def parse(reply: Sequence[Any]) -> Instance | None:
+        return None if reply[0] is None else Instance(instance_id, text(reply[1]), reply[0])
+
+    return Call(
+        "registry.get",
+        None,
+        (record_key, incarnation_key),
+        ("MGET", record_key, incarnation_key),
+        "writer",
+        True,
+        parse,
+    )
+
+
+def list_instances(keys: Keys) -> Call[list[Instance]]:
+    """All registered instances, by id."""
+    return Call(
+        "registry.list_instances",
+        script("list_instances"),
+        (keys.instances,),
+        (keys.prefix,),
+        "writer",
+        True,
+        lambda reply: sorted(
+            (Instance(text(name), text(incarnation), record) for name, incarnation, record in reply),
+            key=lambda instance: instance.instance_id,
+        ),
+    )
+
+
+def _names(keys: Keys, instance_id: str) -> tuple[str, str, str]:
+    return keys.instance(instance_id), keys.incarnation(instance_id), keys.instances

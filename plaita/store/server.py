@@ -1,0 +1,51 @@
+"""What the server says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plaita.store.call import Call, Lane, text
+from plaita.store.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """``replication_id`` changes on a failover (DECISIONS 11), ``run_id`` on each restart."""
+
+    product: str
+    version: str
+    run_id: str
+    replication_id: str
+    role: str
+    cluster_enabled: bool
+    aof: bool
+    used_memory: int
+
+
+def server_info(keys: Keys) -> Call[ServerInfo]:
+    """From INFO. ``keys`` only for the likeness of all verbs."""
+    return Call("server.server_info", None, (), ("INFO",), "keeper", True, _parse_info)
+
+
+def _parse_info(reply: bytes) -> ServerInfo:
+    facts: dict[str, str] = {}
+    for line in text(reply).splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            facts[name] = value
+    valkey = facts.get("server_name") == "valkey" or "valkey_version" in facts
+    return ServerInfo(
+        product="valkey" if valkey else "redis",
+        version=facts.get("valkey_version") or facts.get("redis_version", ""),
+        run_id=facts.get("run_id", ""),
+        replication_id=facts.get("master_replid", ""),
+        role=facts.get("role", ""),
+        cluster_enabled=facts.get("cluster_enabled") == "1",
+        aof=facts.get("aof_enabled") == "1",
+        used_memory=int(facts.get("used_memory", 0)),
+    )
+
+
+def ping(keys: Keys, lane: Lane = "writer") -> Call[bool]:
+    """True when the server answers and serves."""
+    return Call("server.ping", None, (), ("PING",), lane, True, lambda reply: reply == b"PONG")
