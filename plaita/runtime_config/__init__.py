@@ -11,16 +11,25 @@ from plaita.runtime_config.generations import Generations, effective, generation
 from plaita.runtime_config.host import default_socket, socket_path_fault, user_socket
 from plaita.runtime_config.load import DEFAULT_CONFIG_FILE, load_client_config, load_runtime_config
 from plaita.runtime_config.secrets import mask_url
-from plaita.runtime_config.settings import ClientConfig, Setting, SupervisorConfig, settings_of
+from plaita.runtime_config.settings import (
+    ClientConfig,
+    ConnectionConfig,
+    Setting,
+    SupervisorConfig,
+    every_setting,
+    settings_of,
+)
 
 __all__ = [
     "DEFAULT_CONFIG_FILE",
     "ClientConfig",
+    "ConnectionConfig",
     "Generations",
     "Setting",
     "SupervisorConfig",
     "default_socket",
     "effective",
+    "every_setting",
     "generations",
     "load_client_config",
     "load_runtime_config",

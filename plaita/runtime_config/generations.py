@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plaita.runtime_config.secrets import mask_url
-from plaita.runtime_config.settings import ClientConfig, SupervisorConfig, settings_of
+from plaita.runtime_config.settings import ConnectionConfig, SupervisorConfig, settings_of
 
 TASK_SCHEMA_VERSION = 1
 
@@ -45,7 +45,7 @@ def generations(config: SupervisorConfig) -> Generations:
     return Generations(_digest("cf1-", family), _digest("cfg1-", meaning), _digest("bg1-", budget))
 
 
-def effective(config: ClientConfig) -> dict[str, Any]:
+def effective(config: ConnectionConfig) -> dict[str, Any]:
     """Every setting with the value in force, passwords masked: for ``--check``, logs and the registry."""
     shown: dict[str, Any] = config.model_dump(mode="json")
     shown["redis_url"] = mask_url(config.redis_url) if config.embedded is None else None

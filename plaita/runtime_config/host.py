@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from plaita.runtime_config.settings import MAX_SOCKET_PATH_BYTES, ClientConfig, SupervisorConfig, settings_of
+from plaita.runtime_config.settings import MAX_SOCKET_PATH_BYTES, ConnectionConfig, SupervisorConfig, settings_of
 
 
 def _ancestor(path: Path) -> Path:
@@ -30,7 +30,7 @@ def folder_fault(path: Path) -> str | None:
     return None
 
 
-def host_faults(config: ClientConfig, sources: Mapping[str, str]) -> list[str]:
+def host_faults(config: ConnectionConfig, sources: Mapping[str, str]) -> list[str]:
     """What is wrong with a configuration on *this* host: folders, paths, users, names too long for a socket."""
 
     def fault(name: str, reason: str) -> str:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from plaita.runtime_config.secrets import shown
-from plaita.runtime_config.settings import ClientConfig, Setting
+from plaita.runtime_config.settings import ConnectionConfig, Setting
 from plaita.runtime_config.sources import Collector, Given
 
-Config = TypeVar("Config", bound=ClientConfig)
+Config = TypeVar("Config", bound=ConnectionConfig)
 
 
 def _switch(given: Given, setting: Setting, collect: Collector) -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any
 from plaita.errors import ConfigError, InputError
 from plaita.runtime_config.host import default_socket, host_faults
 from plaita.runtime_config.judging import Config, build, prepare
-from plaita.runtime_config.settings import ClientConfig, SupervisorConfig, settings_of
+from plaita.runtime_config.settings import ClientConfig, SupervisorConfig, every_setting, settings_of
 from plaita.runtime_config.sources import (
     Collector,
     read_environment,
@@ -59,7 +59,7 @@ def _load(
     environ: Mapping[str, str],
     file: str | os.PathLike[str] | None,
 ) -> Config:
-    settings, every = settings_of(model), settings_of(SupervisorConfig)
+    settings, every = settings_of(model), every_setting()
     collect = Collector()
     named = file if file is not None else environ.get("PLAITA_CONFIG") or None
     path = Path(named) if named is not None else DEFAULT_CONFIG_FILE

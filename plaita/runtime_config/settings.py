@@ -41,7 +41,8 @@ Group = Literal["family", "budget", "meaning", "appearance"]
 class Setting:
     """How one setting is spelled and judged.
 
-    ``environment``: names in order of precedence. ``right``: what a right value looks like, for messages.
+    ``environment``: names in order of precedence. ``about``: what it does, for help and docs. ``right``: what a right
+    value looks like, for messages.
     ``flag``: its command line form; None when there is none. ``optional``: nonsense warns instead of stopping.
     ``low``/``high``: numbers outside are pulled to the bound with a warning (REFERENCE 8.3). ``secret``: masked
     everywhere, and readable from a file named by ``<variable>_FILE``. ``switch``: only the exact text ``1`` is yes.
@@ -49,6 +50,7 @@ class Setting:
     """
 
     environment: tuple[str, ...]
+    about: str
     right: str
     flag: str | None = None
     optional: bool = False
@@ -65,7 +67,7 @@ def _default_executors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class ClientConfig(BaseModel):
+class ConnectionConfig(BaseModel):
     """Where plaita's data is: what every command and every process needs. ``warnings`` were met on the way here;
     ``sources`` says of each field that is no default where its value came from."""
 
@@ -77,6 +79,7 @@ class ClientConfig(BaseModel):
         Field(repr=False),
         Setting(
             ("PLAITA_REDIS_URL", "REDIS_URL"),
+            "the Redis or Valkey server",
             "a URL such as redis://localhost:6379/0, rediss://..., unix:///path or redis+sentinel://...",
             flag="--redis-url",
             secret=True,
@@ -84,31 +87,51 @@ class ClientConfig(BaseModel):
     ] = DEFAULT_REDIS_URL
     embedded: Annotated[
         AbsolutePath | None,
-        Setting(("PLAITA_EMBEDDED",), "a folder that can be written", flag="--embedded", empty_is_unset=True),
+        Setting(
+            ("PLAITA_EMBEDDED",),
+            "run the bundled Valkey server in this folder instead",
+            "a folder that can be written",
+            flag="--embedded",
+            empty_is_unset=True,
+        ),
     ] = None
     queue_name: Annotated[
         Identity,
-        Setting(("PLAITA_QUEUE_NAME", "QUEUE_NAME"), _IDENTITY_RIGHT, flag="--queue-name", group="family"),
+        Setting(
+            ("PLAITA_QUEUE_NAME", "QUEUE_NAME"),
+            "the stream of the task queue",
+            _IDENTITY_RIGHT,
+            flag="--queue-name",
+            group="family",
+        ),
     ] = "plaita:flow:queue"
     consumer_group: Annotated[
-        Identity, Setting(("PLAITA_CONSUMER_GROUP",), _IDENTITY_RIGHT, flag="--consumer-group", group="family")
+        Identity,
+        Setting(
+            ("PLAITA_CONSUMER_GROUP",), "its consumer group", _IDENTITY_RIGHT, flag="--consumer-group", group="family"
+        ),
     ] = "plaita-workers"
-    dlq_key: Annotated[Identity, Setting(("PLAITA_DLQ_KEY",), _IDENTITY_RIGHT, flag="--dlq-key", group="family")] = ""
+    dlq_key: Annotated[
+        Identity,
+        Setting(
+            ("PLAITA_DLQ_KEY",),
+            "the stream of dead letters (default: QUEUE:dlq)",
+            _IDENTITY_RIGHT,
+            flag="--dlq-key",
+            group="family",
+        ),
+    ] = ""
     key_prefix: Annotated[
         str,
         AfterValidator(check_key_prefix),
         Setting(
             ("PLAITA_KEY_PREFIX",),
+            "the first part of every other key",
             "a name without spaces, such as plaita or {plaita}",
             flag="--key-prefix",
             group="family",
         ),
     ] = "plaita"
-    tenant: Annotated[
-        str,
-        AfterValidator(check_identity),
-        Setting(("PLAITA_TENANT",), "a tenant id", flag="--tenant", group="appearance"),
-    ] = "default"
     warnings: Annotated[tuple[str, ...], Field(exclude=True, repr=False)] = ()
     sources: Annotated[dict[str, str], Field(exclude=True, repr=False)] = {}
 
@@ -127,7 +150,17 @@ class ClientConfig(BaseModel):
         return repr(self)
 
 
-class SupervisorConfig(ClientConfig):
+class ClientConfig(ConnectionConfig):
+    """What a command or a library client is told: where the data is, and whose."""
+
+    tenant: Annotated[
+        str,
+        AfterValidator(check_identity),
+        Setting(("PLAITA_TENANT",), "whose flows and executions", "a tenant id", flag="--tenant", group="appearance"),
+    ] = "default"
+
+
+class SupervisorConfig(ConnectionConfig):
     """Everything ``plaita-supervisor run`` can be told.
 
     Units are in the names; ``drain_timeout`` and ``kill_grace`` are seconds.
@@ -136,17 +169,29 @@ class SupervisorConfig(ClientConfig):
     executors: Annotated[
         Whole,
         Field(ge=1, le=1024),
-        Setting(("PLAITA_EXECUTORS", "PLAITA_WORKER_CONCURRENCY"), "a whole number from 1 to 1024", flag="--executors"),
+        Setting(
+            ("PLAITA_EXECUTORS", "PLAITA_WORKER_CONCURRENCY"),
+            "how many steps run at a time (default: the CPUs this process may use)",
+            "a whole number from 1 to 1024",
+            flag="--executors",
+        ),
     ] = Field(default_factory=_default_executors)
     consumer_name: Annotated[
         Identity,
-        Setting(("PLAITA_CONSUMER_NAME",), _IDENTITY_RIGHT, flag="--consumer-name", group="appearance"),
+        Setting(
+            ("PLAITA_CONSUMER_NAME",),
+            "the name in the consumer group (default: the instance id)",
+            _IDENTITY_RIGHT,
+            flag="--consumer-name",
+            group="appearance",
+        ),
     ] = ""
     instance_id: Annotated[
         str,
         AfterValidator(check_instance_id),
         Setting(
             ("PLAITA_INSTANCE_ID",),
+            "the name of this supervisor, unique among the living (default: the host name)",
             "1 to 200 letters, digits and . _ - : /",
             flag="--instance-id",
             group="appearance",
@@ -156,7 +201,10 @@ class SupervisorConfig(ClientConfig):
         Whole,
         Field(ge=100, le=7 * DAY_SECONDS * 1000),
         Setting(
-            ("PLAITA_CLAIM_MIN_IDLE_MS",), "a whole number of milliseconds, 100 to 7 days", flag="--claim-min-idle-ms"
+            ("PLAITA_CLAIM_MIN_IDLE_MS",),
+            "how long a carrier must lie idle before another host takes it",
+            "a whole number of milliseconds, 100 to 7 days",
+            flag="--claim-min-idle-ms",
         ),
     ] = 60_000
     lease_ttl_seconds: Annotated[
@@ -164,6 +212,7 @@ class SupervisorConfig(ClientConfig):
         Field(ge=MIN_LEASE_TTL_SECONDS, le=DAY_SECONDS),
         Setting(
             ("PLAITA_LEASE_TTL_SECONDS",),
+            "life of the lease on a running execution",
             "a whole number of seconds from 5 to 86400",
             flag="--lease-ttl-seconds",
             group="budget",
@@ -173,6 +222,7 @@ class SupervisorConfig(ClientConfig):
         Whole,
         Setting(
             ("PLAITA_MAX_DELIVERIES",),
+            "lost steps in a row of one node before its execution ends in error",
             "a whole number, 1 or more",
             flag="--max-deliveries",
             low=1,
@@ -184,6 +234,7 @@ class SupervisorConfig(ClientConfig):
         Whole,
         Setting(
             ("PLAITA_DLQ_MAX_LEN",),
+            "dead letters kept",
             "a whole number, 1 or more",
             optional=True,
             low=1,
@@ -195,23 +246,36 @@ class SupervisorConfig(ClientConfig):
         Whole,
         Field(ge=0, le=3650 * DAY_SECONDS),
         Setting(
-            ("PLAITA_TASK_MAX_AGE_SECONDS",), "a whole number of seconds; 0 switches the limit off", group="budget"
+            ("PLAITA_TASK_MAX_AGE_SECONDS",),
+            "older carriers are dropped",
+            "a whole number of seconds; 0 switches the limit off",
+            group="budget",
         ),
     ] = 30 * DAY_SECONDS
     execution_state_ttl_days: Annotated[
         Number,
         Field(ge=0, le=3650),
-        Setting(("PLAITA_EXECUTION_STATE_TTL_DAYS",), "a number of days; 0 keeps finished executions for ever"),
+        Setting(
+            ("PLAITA_EXECUTION_STATE_TTL_DAYS",),
+            "how long finished executions are kept",
+            "a number of days; 0 keeps finished executions for ever",
+        ),
     ] = 30.0
     execution_tombstone_ttl_seconds: Annotated[
         Whole,
         Field(gt=0, le=3650 * DAY_SECONDS),
-        Setting(("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS",), "a whole number of seconds above 0", optional=True),
+        Setting(
+            ("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS",),
+            "how long a deleted execution stays deleted",
+            "a whole number of seconds above 0",
+            optional=True,
+        ),
     ] = 30 * DAY_SECONDS
     read_block_ms: Annotated[
         Whole,
         Setting(
             ("PLAITA_READ_BLOCK_MS",),
+            "longest blocking read of the queue",
             "a whole number of milliseconds from 100 to 1000",
             flag="--read-block-ms",
             low=100,
@@ -222,6 +286,7 @@ class SupervisorConfig(ClientConfig):
         Number,
         Setting(
             ("PLAITA_WORKER_DRAIN_TIMEOUT", "PLAITA_DRAIN_TIMEOUT"),
+            "time that running steps get when the supervisor stops",
             "a number of seconds, 0 or more",
             flag="--drain-timeout",
             optional=True,
@@ -232,12 +297,18 @@ class SupervisorConfig(ClientConfig):
     kill_grace: Annotated[
         Number,
         Field(ge=0, le=3600),
-        Setting(("PLAITA_KILL_GRACE",), "a number of seconds from 0 to 3600", flag="--kill-grace"),
+        Setting(
+            ("PLAITA_KILL_GRACE",),
+            "time between asking a step to stop and killing it",
+            "a number of seconds from 0 to 3600",
+            flag="--kill-grace",
+        ),
     ] = 5.0
     min_free_disk_gib: Annotated[
         Number,
         Setting(
             ("PLAITA_WORKER_MIN_FREE_DISK_GIB", "PLAITA_MIN_FREE_DISK_GIB"),
+            "below this no new work is taken",
             "a number of GiB; 0 switches the guard off",
             flag="--min-free-disk-gib",
             optional=True,
@@ -249,6 +320,7 @@ class SupervisorConfig(ClientConfig):
         Field(validate_default=True),
         Setting(
             ("PLAITA_WORKER_DISK_GUARD_PATH", "PLAITA_DISK_GUARD_PATH"),
+            "the disk that is watched",
             "a path that exists on the file system to watch",
             flag="--disk-guard-path",
         ),
@@ -258,6 +330,7 @@ class SupervisorConfig(ClientConfig):
         Field(le=65535),
         Setting(
             ("PLAITA_METRICS_PORT",),
+            "port of the Prometheus metrics",
             "a port from 1 to 65535; 0 switches metrics off",
             flag="--metrics-port",
             optional=True,
@@ -265,13 +338,17 @@ class SupervisorConfig(ClientConfig):
             group="appearance",
         ),
     ] = 0
-    metrics_host: Annotated[Identity, Setting(("PLAITA_METRICS_HOST",), "an address to bind", group="appearance")] = (
-        "0.0.0.0"
-    )
+    metrics_host: Annotated[
+        Identity,
+        Setting(
+            ("PLAITA_METRICS_HOST",), "address of the Prometheus metrics", "an address to bind", group="appearance"
+        ),
+    ] = "0.0.0.0"
     socket: Annotated[
         AbsolutePath,
         Setting(
             ("PLAITA_SOCKET",),
+            "the control socket (default: in the runtime directory)",
             f"a path of at most {MAX_SOCKET_PATH_BYTES} bytes",
             flag="--socket",
             group="appearance",
@@ -281,7 +358,10 @@ class SupervisorConfig(ClientConfig):
         tuple[ModuleName, ...],
         BeforeValidator(as_module_list),
         Setting(
-            ("PLAITA_PRELOAD", "PLAITA_NODE_MODULES"), "Python module names, separated by commas", flag="--preload"
+            ("PLAITA_PRELOAD", "PLAITA_NODE_MODULES"),
+            "modules with node types, imported by the executors; the flag may be given again",
+            "Python module names, separated by commas",
+            flag="--preload",
         ),
     ] = ()
     max_steps_per_executor: Annotated[
@@ -289,6 +369,7 @@ class SupervisorConfig(ClientConfig):
         Field(ge=0, le=1_000_000_000),
         Setting(
             ("PLAITA_MAX_STEPS_PER_EXECUTOR",),
+            "an executor is replaced after so many steps",
             "a whole number; 0 switches the limit off",
             flag="--max-steps-per-executor",
         ),
@@ -298,44 +379,86 @@ class SupervisorConfig(ClientConfig):
         Field(ge=0, le=16_777_216),
         Setting(
             ("PLAITA_MAX_EXECUTOR_RSS_MIB",),
+            "a step whose executor uses more memory is ended",
             "a whole number of MiB; 0 switches the limit off",
             flag="--max-executor-rss-mib",
         ),
     ] = 0
     isolate: Annotated[
         Literal["tenant", "carrier", "step"],
-        Setting(("PLAITA_ISOLATE",), "tenant, carrier or step", flag="--isolate"),
+        Setting(("PLAITA_ISOLATE",), "who may share an executor process", "tenant, carrier or step", flag="--isolate"),
     ] = "tenant"
     executor_user: Annotated[
         str | None,
         Setting(
-            ("PLAITA_EXECUTOR_USER",), "the name of a user of this host", flag="--executor-user", empty_is_unset=True
+            ("PLAITA_EXECUTOR_USER",),
+            "the user that node code runs as (needs root)",
+            "the name of a user of this host",
+            flag="--executor-user",
+            empty_is_unset=True,
         ),
     ] = None
     default_node_timeout_ms: Annotated[
         int | None,
         Field(ge=1),
         BeforeValidator(as_duration_ms),
-        Setting(("PLAITA_DEFAULT_NODE_TIMEOUT",), "milliseconds, an ISO 8601 duration such as PT30S, or off"),
+        Setting(
+            ("PLAITA_DEFAULT_NODE_TIMEOUT",),
+            "limit of a node that names none",
+            "milliseconds, an ISO 8601 duration such as PT30S, or off",
+        ),
     ] = None
     registry: Annotated[
-        bool, Setting(("PLAITA_NO_REGISTRY",), "1 or 0", flag="--no-registry", switch=True, inverted=True)
+        bool,
+        Setting(
+            ("PLAITA_NO_REGISTRY",),
+            "--no-registry: do not announce this supervisor",
+            "1 or 0",
+            flag="--no-registry",
+            switch=True,
+            inverted=True,
+        ),
     ] = True
     services: Annotated[
-        bool, Setting(("PLAITA_NO_SERVICES",), "1 or 0", flag="--no-services", switch=True, inverted=True)
+        bool,
+        Setting(
+            ("PLAITA_NO_SERVICES",),
+            "--no-services: run no timers and services",
+            "1 or 0",
+            flag="--no-services",
+            switch=True,
+            inverted=True,
+        ),
     ] = True
     quiet: Annotated[
-        bool, Setting(("PLAITA_QUIET",), "1 or 0", flag="--quiet", optional=True, switch=True, group="appearance")
+        bool,
+        Setting(
+            ("PLAITA_QUIET",),
+            "log warnings and errors only",
+            "1 or 0",
+            flag="--quiet",
+            optional=True,
+            switch=True,
+            group="appearance",
+        ),
     ] = False
     langfuse: Annotated[
         bool,
-        Setting(("PLAITA_WORKER_LANGFUSE", "PLAITA_LANGFUSE"), "1 or 0", flag="--langfuse", optional=True, switch=True),
+        Setting(
+            ("PLAITA_WORKER_LANGFUSE", "PLAITA_LANGFUSE"),
+            "send traces to Langfuse",
+            "1 or 0",
+            flag="--langfuse",
+            optional=True,
+            switch=True,
+        ),
     ] = False
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
         BeforeValidator(as_log_level),
         Setting(
             ("PLAITA_LOG_LEVEL",),
+            "which events are logged",
             "DEBUG, INFO, WARNING, ERROR or CRITICAL",
             flag="--log-level",
             optional=True,
@@ -344,17 +467,33 @@ class SupervisorConfig(ClientConfig):
     ] = "INFO"
     loop: Annotated[
         Literal["uvloop", "asyncio"],
-        Setting(("PLAITA_LOOP",), "uvloop or asyncio", flag="--loop", optional=True, group="appearance"),
+        Setting(
+            ("PLAITA_LOOP",), "the event loop", "uvloop or asyncio", flag="--loop", optional=True, group="appearance"
+        ),
     ] = "uvloop"
     disable_lease_watchdog: Annotated[
-        bool, Setting(("PLAITA_DISABLE_LEASE_WATCHDOG",), "1 or 0", optional=True, switch=True)
+        bool,
+        Setting(
+            ("PLAITA_DISABLE_LEASE_WATCHDOG",),
+            "weakens the promise; accepted for old installations",
+            "1 or 0",
+            optional=True,
+            switch=True,
+        ),
     ] = False
     disable_holder_liveness: Annotated[
-        bool, Setting(("PLAITA_DISABLE_HOLDER_LIVENESS",), "1 or 0", optional=True, switch=True)
+        bool,
+        Setting(
+            ("PLAITA_DISABLE_HOLDER_LIVENESS",),
+            "weakens the promise; accepted for old installations",
+            "1 or 0",
+            optional=True,
+            switch=True,
+        ),
     ] = False
 
 
-def settings_of(model: type[ClientConfig]) -> dict[str, Setting]:
+def settings_of(model: type[ConnectionConfig]) -> dict[str, Setting]:
     """The ``Setting`` of each field of a model, in the model's order: for the loader, the commands and the tests."""
     found: dict[str, Setting] = {}
     for name, field in model.model_fields.items():
@@ -362,3 +501,8 @@ def settings_of(model: type[ClientConfig]) -> dict[str, Setting]:
         if setting is not None:
             found[name] = setting
     return found
+
+
+def every_setting() -> dict[str, Setting]:
+    """All settings of all roles: what the file and the environment may name."""
+    return settings_of(ClientConfig) | settings_of(SupervisorConfig)

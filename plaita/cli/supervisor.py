@@ -1,0 +1,338 @@
+"""``plaita-supervisor``: starts the daemon of a host, and asks a running one. Parses and prints; decides nothing.
+
+Flags of ``run`` arrive as texts and are judged by ``runtime_config`` together with environment and file, so that every
+fault is told at once and in one form. Plug-ins are never imported here: this process becomes the supervisor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from plaita.cli import exits, status_view
+from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
+from plaita.cli.output import console, facts, note, print_json, table
+from plaita.errors import ConfigError, InputError
+from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
+from plaita.unix.prctl import set_dumpable
+from plaita.unix.processes import ensure_std_fds
+
+PROGRAM = "plaita-supervisor"
+_WATCH_SECONDS = 1.0
+_DRAIN_POLL_SECONDS = 0.5
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="Runs the flows of this host, and tells how it goes.\n\nExample: plaita-supervisor run --embedded ./data",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+SocketOption = Annotated[
+    str | None, typer.Option("--socket", metavar="PATH", help="The supervisor's control socket [env: PLAITA_SOCKET]")
+]
+InstanceOption = Annotated[
+    str | None, typer.Option("--instance", metavar="NAME", help="Use /run/plaita-NAME/supervisor.sock")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for an answer")]
+
+
+# -- run and check ------------------------------------------------------------------------------------
+
+
+def _parameter(name: str, setting: Setting) -> inspect.Parameter:
+    """One setting as a parameter that typer understands. Values stay texts: ``runtime_config`` judges them."""
+    flag = str(setting.flag)
+    described = f"{setting.about} [env: {setting.environment[0]}]"
+    annotation: Any
+    if setting.switch:
+        annotation, default = bool, typer.Option(False, flag, help=described)
+    elif name == "preload":
+        annotation, default = list[str], typer.Option([], flag, metavar="MODULE", help=described)
+    else:
+        metavar = {"redis_url": "URL", "embedded": "DIR", "socket": "PATH"}.get(name, "VALUE")
+        annotation, default = str | None, typer.Option(None, flag, metavar=metavar, help=described)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option a setting that has a flag, after its own; they arrive as ``**settings``."""
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    named = [_parameter(n, s) for n, s in settings_of(SupervisorConfig).items() if s.flag is not None]
+    command.__signature__ = inspect.Signature([*own, *named])  # type: ignore[attr-defined]
+    return command
+
+
+def _flags(settings: dict[str, Any]) -> dict[str, Any]:
+    """What was really said on the command line: a switch that was not given is not a "no"."""
+    known = settings_of(SupervisorConfig)
+    flags: dict[str, Any] = {}
+    for name, value in settings.items():
+        if known[name].switch:
+            flags[name] = (not known[name].inverted) if value else None
+        else:
+            flags[name] = value or None if name == "preload" else value
+    return flags
+
+
+def _load(settings: dict[str, Any], file: str | None) -> SupervisorConfig:
+    try:
+        return load_runtime_config("worker", flags=_flags(settings), file=file)
+    except ConfigError as error:
+        exits.complain(PROGRAM, error.faults)
+        raise typer.Exit(exits.CONFIGURATION) from None
+
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="TOML file; default: /etc/plaita/plaita.toml [env: PLAITA_CONFIG]"),
+]
+
+
+@app.command()
+@_with_settings
+def run(
+    *,
+    config: ConfigOption = None,
+    check_only: Annotated[bool, typer.Option("--check", help="Validate, print the effective settings, exit")] = False,
+    **settings: Any,
+) -> None:
+    """Run the supervisor of this host until it is told to stop.
+
+    Exit codes: 0 clean; 75 a stop that had to kill work; 78 wrong settings, or another supervisor is there; 70 a bug.
+
+    Example: plaita-supervisor run --embedded ./data --executors 4 --preload my_nodes
+    """
+    if check_only:
+        _print_check(_load(settings, config), as_json=False)
+        return
+    ensure_std_fds()
+    set_dumpable(False)  # before any secret is read: node code of the same user must not read this process
+    judged = _load(settings, config)
+    from plaita.supervisor.main import run as run_supervisor
+
+    raise typer.Exit(run_supervisor(judged))
+
+
+@app.command()
+@_with_settings
+def check(*, config: ConfigOption = None, json_output: JsonOption = False, **settings: Any) -> None:
+    """Validate the settings that ``run`` would use and print them, with their generations, secrets masked.
+
+    Example: plaita-supervisor check --config /etc/plaita/plaita.toml --json
+    """
+    _print_check(_load(settings, config), as_json=json_output)
+
+
+def _print_check(config: SupervisorConfig, *, as_json: bool) -> None:
+    shown, ids = effective(config), dataclasses.asdict(generations(config))
+    for warning in config.warnings:
+        exits.complain(PROGRAM, [f"warning: {warning}"])
+    if as_json:
+        document = {"settings": shown, "sources": config.sources, "generations": ids, "warnings": list(config.warnings)}
+        print_json(document)
+        return
+    rows = [(name, value, config.sources.get(name, "default")) for name, value in shown.items()]
+    out = console()
+    out.print(table(("setting", "value", "source"), rows))
+    out.print(facts(ids.items()))
+
+
+# -- asking a running one -------------------------------------------------------------------------------
+
+
+def _ask(
+    command: str, socket: str | None, instance: str | None, timeout: float = DEFAULT_TIMEOUT_SECONDS, **arguments: Any
+) -> dict[str, Any]:
+    return ask(find_socket(socket, instance, os.environ), command, timeout=timeout, **arguments)
+
+
+@app.command()
+def status(
+    socket: SocketOption = None,
+    instance: InstanceOption = None,
+    json_output: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second until Ctrl-C")] = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """What the supervisor of this host is doing. Exit codes: 0 serving, 1 degraded, 3 not running.
+
+    Example: plaita-supervisor status --json
+    """
+    if watch and json_output:
+        raise InputError("--watch and --json exclude each other: --json prints one document")
+    answer = _ask("status", socket, instance, timeout)
+    if json_output:
+        print_json(answer)
+    elif watch:
+        answer = _watch(answer, socket, instance, timeout)
+    else:
+        console().print(_status_page(answer))
+    if status_view.degraded(answer):
+        raise typer.Exit(exits.FAILED)
+
+
+def _status_page(answer: dict[str, Any]) -> Any:
+    from rich.console import Group
+
+    rows = status_view.executor_rows(answer.get("executors") or [])
+    return Group(facts(status_view.summary(answer)), "", table(status_view.EXECUTOR_COLUMNS, rows))
+
+
+def _watch(answer: dict[str, Any], socket: str | None, instance: str | None, timeout: float) -> dict[str, Any]:
+    from rich.live import Live
+
+    with Live(_status_page(answer), console=console(), auto_refresh=False) as live:
+        while True:
+            try:
+                time.sleep(_WATCH_SECONDS)
+                answer = _ask("status", socket, instance, timeout)
+            except KeyboardInterrupt:
+                return answer
+            live.update(_status_page(answer), refresh=True)
+
+
+@app.command()
+def explain(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
+    """Why this host takes work, or does not: every gate, since when, and what to do.
+
+    Example: plaita-supervisor explain
+    """
+    answer = _ask("explain", socket, instance)
+    if json_output:
+        print_json(answer)
+        return
+    out = console()
+    out.print(table(status_view.GATE_COLUMNS, status_view.gate_rows(answer)))
+    rest = {name: value for name, value in answer.items() if name != "gates" and value not in (None, [], {}, "")}
+    if rest:
+        out.print(facts(rest.items()))
+
+
+@app.command()
+def executors(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
+    """The executor processes and the steps they are at.
+
+    Example: plaita-supervisor executors --json
+    """
+    answer = _ask("executors", socket, instance)
+    if json_output:
+        print_json(answer)
+        return
+    rows = status_view.executor_rows(answer.get("executors") or [])
+    console().print(table(status_view.EXECUTOR_COLUMNS, rows))
+
+
+@app.command()
+def drain(
+    socket: SocketOption = None,
+    instance: InstanceOption = None,
+    json_output: JsonOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when no step is left, with a receipt")] = False,
+    deadline: Annotated[
+        float | None, typer.Option("--deadline", metavar="SECONDS", help="Kill what still runs then", min=0)
+    ] = None,
+) -> None:
+    """Take no new work and hand the running executions on; the supervisor stays. ``undrain`` takes it back.
+
+    Example: plaita-supervisor drain --wait --deadline 60
+    """
+    before = _ask("status", socket, instance)
+    answer = _ask("drain", socket, instance, deadline=deadline)
+    if not wait:
+        _tell(answer, "draining: no new work is taken", json_output)
+        return
+    after = _wait_for_drain(socket, instance)
+    receipt = status_view.receipt(before, after)
+    if json_output:
+        print_json({"drained": True, **receipt})
+        return
+    console().print(facts((name.replace("_", " "), count) for name, count in receipt.items()))
+
+
+def _wait_for_drain(socket: str | None, instance: str | None) -> dict[str, Any]:
+    """Poll until no step is left, telling what is; UnreachableError when the supervisor goes away before that."""
+    told = ""
+    while True:
+        answer = _ask("status", socket, instance)
+        working = status_view.in_work(answer)
+        if not working:
+            return answer
+        oldest = working[0]
+        line = f"{len(working)} left, the oldest: {oldest.get('execution_id')} at {oldest.get('node_id')}"
+        if line != told:
+            note(f"{line}, {status_view.seconds(oldest.get('step_s'))}")
+            told = line
+        time.sleep(_DRAIN_POLL_SECONDS)
+
+
+@app.command()
+def undrain(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
+    """Take work again after ``drain``. Refused while the supervisor is stopping.
+
+    Example: plaita-supervisor undrain
+    """
+    _tell(_ask("undrain", socket, instance), "taking work again", json_output)
+
+
+@app.command()
+def pause(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
+    """Take no new work for now; running executions go on. Forgotten at a restart.
+
+    Example: plaita-supervisor pause
+    """
+    _tell(_ask("pause", socket, instance), "paused: running executions go on, no new ones are taken", json_output)
+
+
+@app.command()
+def resume(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
+    """Take work again after ``pause``.
+
+    Example: plaita-supervisor resume
+    """
+    _tell(_ask("resume", socket, instance), "taking work again", json_output)
+
+
+@app.command()
+def reload(
+    socket: SocketOption = None,
+    instance: InstanceOption = None,
+    json_output: JsonOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when every executor is new")] = False,
+    timeout: TimeoutOption = 60.0,
+) -> None:
+    """Replace the template and the executors one by one, so that changed node code is used. Nothing is lost.
+
+    Example: plaita-supervisor reload --wait
+    """
+    limit = timeout if wait else DEFAULT_TIMEOUT_SECONDS
+    answer = _ask("reload", socket, instance, limit, wait=wait)
+    _tell(answer, "reloaded" if wait else "reloading", json_output)
+
+
+def _tell(answer: dict[str, Any], sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+        return
+    details = [(name, value) for name, value in answer.items() if not isinstance(value, (dict, list))]
+    out = console()
+    out.print(sentence)
+    if details:
+        out.print(facts(details))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The ``plaita-supervisor`` program."""
+    words = sys.argv[1:] if arguments is None else arguments
+    usage = exits.CONFIGURATION if words[:1] == ["run"] else exits.USAGE
+    sys.exit(exits.run_app(app, PROGRAM, words, usage=usage))
