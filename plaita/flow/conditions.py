@@ -79,10 +79,10 @@ class _Comparison(CompiledCondition):
             return self._operator == "ne" and left is not right
         try:
             return self._operation(left, right)
-        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        except Exception as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             sides = f"{kind(left)} {self._operator} {kind(right)}"
-            raise ExpressionError(f"condition on {self._label}: {sides}: {reason}") from error
+            raise ExpressionError(f"condition on {self._label}: {sides}: {reason}") from None
 
 
 class _Group(CompiledCondition):
@@ -150,13 +150,16 @@ class _Compiler:
         value = self._value(raw["value"], f"{place}.value")
         if operator is None or field is None or value is None or len(self.problems) > before:
             return None
+        if self.warnings is not None and field.constant and value.constant:
+            self.warnings.append(Problem(place, "the condition compares two constants; data is written $INPUT.name"))
         return _Comparison(field, operator, value, shown(raw["field"]))
 
     def _operator(self, raw: Any, place: str) -> str | None:
         if isinstance(raw, str) and raw in OPERATORS:
             return raw
-        meant = _SYMBOLS.get(raw) if isinstance(raw, str) else None
-        hint = f"; did you mean {meant!r}?" if meant else Nearest(OPERATORS, budget=1).hint(str(raw)[:100])
+        name = raw if isinstance(raw, str) else ""
+        meant = _SYMBOLS.get(name)
+        hint = f"; did you mean {meant!r}?" if meant else Nearest(OPERATORS, budget=1).hint(name)
         self.refuse(place, f"there is no operator {shown(raw)}{hint}")
         return None
 

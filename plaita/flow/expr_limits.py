@@ -20,6 +20,9 @@ MAX_BUILT_BYTES = 1024 * 1024
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 """All that the functions and templates of one value may build together, however large their arguments are."""
 
+MAX_TEMPLATE_PARTS = 10_000
+"""Most ``{% %}`` in one text."""
+
 MAX_EXPONENT = 10_000
 MAX_SPLIT_PARTS = 1_000_000
 MAX_TIME_FORMAT = 256

@@ -113,10 +113,11 @@ def _require_short(text: str) -> None:
 
 
 class _Parser:
-    __slots__ = ("position", "text")
+    __slots__ = ("position", "start", "text")
 
     def __init__(self, text: str, position: int) -> None:
         self.text = text
+        self.start = position
         self.position = position
 
     def skip_space(self) -> None:
@@ -132,6 +133,8 @@ class _Parser:
 
     def value(self, depth: int) -> Tree:
         self.skip_space()
+        if self.position - self.start > MAX_EXPRESSION_BYTES:
+            self.fail(f"the expression has more than {MAX_EXPRESSION_BYTES} bytes", self.start)
         first = self.peek()
         if first == "$":
             return self.reference(depth)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from plaita.errors import ExpressionError, FlowDefinitionError, Problem
-from plaita.flow.expr_compile import Node, Run, compile_text
+from plaita.flow.expr_compile import compile_text
 from plaita.flow.expr_limits import MAX_DEPTH, MAX_EXPRESSION_BYTES, shortened
+from plaita.flow.expr_run import Node, Run
 from plaita.flow.expr_scope import LOOP_ROOTS, ROOTS, Scope
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _MAX_PROBLEMS = 100
+_MAX_WARNINGS = 1000
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -145,7 +147,7 @@ class _Builder:
         except ExpressionError as error:
             self.problems.append(Problem(place, str(error)))
             return None
-        if self.warnings is not None:
+        if self.warnings is not None and len(self.warnings) < _MAX_WARNINGS:
             self.warnings.extend(Problem(place, reason) for reason in compiled.warnings)
         self.references |= compiled.references
         return compiled.node

@@ -18,13 +18,15 @@ from plaita.flow import functions_text as texts
 from plaita.flow import functions_time as times
 from plaita.flow.nearest import Nearest
 
+_PASS_ON = frozenset({"and", "or", "ifelse", "get", "getDictValue", "getListItem"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSpec:
     """One function. ``most`` is None when it takes any number of arguments; ``timed`` functions get the step's start
-    in epoch milliseconds before the author's arguments, which are the only ones counted."""
+    in epoch milliseconds before the author's arguments, which are the only ones counted. Functions that only pass on
+    what they were given, or a part of it, do not count as having built it (``builds`` false)."""
 
     name: str
     call: Callable[..., Any]
@@ -32,6 +34,7 @@ class FunctionSpec:
     most: int | None
     category: str
     timed: bool = False
+    builds: bool = True
     has_side_effects: bool = False
     description: str = ""
 
@@ -50,7 +53,10 @@ class FunctionSpec:
 
 
 def _group(category: str, *entries: tuple[str, Callable[..., Any], int, int | None]) -> dict[str, FunctionSpec]:
-    return {name: FunctionSpec(name, call, least, most, category) for name, call, least, most in entries}
+    return {
+        name: FunctionSpec(name, call, least, most, category, builds=name not in _PASS_ON)
+        for name, call, least, most in entries
+    }
 
 
 _MATH = _group(
@@ -188,7 +194,9 @@ def register(
     if not override and find(name) is not None:
         raise ValueError(f"there is a function {name} already; pass override=True to replace it")
     least, most = _arity(name, function)
-    spec = FunctionSpec(name, function, least, most, category, False, has_side_effects, description)
+    spec = FunctionSpec(
+        name, function, least, most, category, has_side_effects=has_side_effects, description=description
+    )
     _registered[name] = spec
     _changes.append(name)
     return spec

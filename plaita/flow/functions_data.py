@@ -18,10 +18,10 @@ def length(value: Any) -> int:
 
 
 def index(values: Any, item: Any) -> int:
-    for place, candidate in enumerate(array(values)):
-        if candidate == item:
-            return place
-    raise ValueError("the list does not hold the value")
+    try:
+        return array(values).index(item)
+    except ValueError:
+        raise ValueError("the list does not hold the value") from None
 
 
 def part(value: Any, start: Any, stop: Any) -> Any:

@@ -12,7 +12,7 @@ from plaita.flow.functions_arguments import array, text
 
 def render(value: Any) -> str:
     """The text of a value inside a template or ``concat``: texts as they are, the rest as Python writes it
-    (``None``, ``True``, ``1.5``, ``{'a': [1]}``). Raises ValueError for what is too large, TypeError for no JSON value."""
+    (``None``, ``True``, ``1.5``, ``{'a': [1]}``). Raises ValueError when too large, TypeError for no JSON value."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, (bool, float)):
