@@ -1,0 +1,308 @@
+"""One step of a flow: run a node's code through the caller, apply its handlers, find what follows.
+
+Owns the semantics of FLOW-FORMAT 1.5 and 1.7 and ledger F4, S9. It holds no thread, clock or process: the caller runs
+the code (``call``), measures time and enforces limits; the engine only judges what came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from plaita import jsontext
+from plaita.errors import (
+    ErrorResultException,
+    FlowExecutionException,
+    FlowResultError,
+    FlowTimeoutError,
+    InputError,
+    NodeNotFoundError,
+    NodeOutputError,
+    NodeTimeoutError,
+)
+from plaita.flow import failure
+from plaita.flow.basenode import BaseNode, ErrorHandler
+from plaita.flow.context import Context
+from plaita.flow.definition import FlowDefinition, NodePlan
+from plaita.flow.graph import canonical_id
+from plaita.flow.nearest import shown
+from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped
+
+Action = Literal["execute", "timed_out"]
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def run_step(
+    flow: FlowDefinition,
+    context: Context,
+    node_id: str,
+    *,
+    call: Callable[[BaseNode], Any],
+    now_ms: int,
+    action: Action = "execute",
+    time_left_ms: int | None = None,
+) -> Outcome:
+    """Run the node ``node_id`` once, with its retries and handlers, and record its result in ``context``.
+
+    ``call(node)`` runs the node's code and gives its result or raises anything. Who calls with a limit raises
+    NodeTimeoutError from it when :func:`time_limit` has passed since the step began, also at the entry of a further
+    attempt: all attempts share one budget. ``now_ms`` is the step's start in epoch milliseconds. ``time_left_ms`` is
+    what remains of the flow's timeout. ``action="timed_out"`` runs nothing: the caller has already killed what ran.
+
+    Never raises for reasons of the flow or its nodes; StepStopped from ``call`` passes through, the context unchanged.
+    """
+    plan = flow.plans.get(node_id)
+    if plan is None:
+        error = NodeNotFoundError(f"no node has the id {shown(node_id)}", node=node_id)
+        return _failed(context, node_id, error, 0)
+    context.now_ms = now_ms
+    if action == "timed_out":
+        return _timed_out(flow, context, plan, None, 1, time_left_ms)
+    if time_left_ms is not None and time_left_ms <= 0:
+        spent = FlowTimeoutError(f"the time of the flow is spent; node {node_id!r} was not begun", node=node_id)
+        return _failed(context, node_id, spent, 0)
+    if node_id == flow.start and flow.input_type is not None and context.last_node is None:
+        refused = _refused_input(flow, context, node_id)
+        if refused is not None:
+            return refused
+    return _attempt(flow, context, plan, call, time_left_ms)
+
+
+def time_limit(plan: NodePlan, time_left_ms: int | None) -> tuple[int | None, bool]:
+    """(milliseconds this step may take or None, whether the flow's limit is the tighter one)."""
+    if time_left_ms is None:
+        return plan.timeout_ms, False
+    if plan.timeout_ms is None or time_left_ms < plan.timeout_ms:
+        return time_left_ms, True
+    return plan.timeout_ms, False
+
+
+def _refused_input(flow: FlowDefinition, context: Context, node_id: str) -> Failed | None:
+    mismatch = flow.input_mismatch(context.input)
+    if mismatch is None:
+        return None
+    error = FlowExecutionException(f"the input does not fit inputType: {mismatch}", node=node_id)
+    error.__cause__ = InputError(mismatch)
+    return _failed(context, node_id, error, 0)
+
+
+def _attempt(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    call: Callable[[BaseNode], Any],
+    time_left_ms: int | None,
+) -> Outcome:
+    last_error: BaseException | None = None
+    for attempt in range(1, plan.attempts + 1):
+        try:
+            result = call(plan.node)
+            result, result_json = _stored_form(result, flow.limits.node_output)
+        except StepStopped:
+            context.discard_state()
+            raise
+        except BaseException as error:  # sys.exit and the like in node code are the node's failure
+            context.discard_state()
+            if _asks_to_stop(error):
+                raise StepStopped from error
+            final = _without_retry(flow, context, plan, error, attempt, time_left_ms)
+            if final is not None:
+                return final
+            last_error = error
+        else:
+            return _succeeded(flow, context, plan, result, result_json, attempt, ())
+    assert last_error is not None
+    return _gave_up(flow, context, plan, last_error)
+
+
+def _asks_to_stop(error: BaseException) -> bool:
+    """Whether a group of exceptions (from a task group) hides a request to stop."""
+    return isinstance(error, BaseExceptionGroup) and error.subgroup(StepStopped) is not None
+
+
+def _stored_form(result: Any, limit: int) -> tuple[Any, bytes]:
+    """The result as the store will give it back, with its JSON text. Raises NodeOutputError.
+
+    Lists and objects are read back from their text, so that a node which keeps and changes what it returned, or
+    returned a subclass or a tuple, cannot make this process see something else than the next one.
+    """
+    if result is None:
+        return None, b"null"
+    try:
+        text = jsontext.dumps(result)
+        if len(text) <= limit:
+            return (result if type(result) in _PLAIN else jsontext.loads(text)), text
+    except jsontext.JSONValueError as error:
+        raise NodeOutputError(f"the result cannot be stored: {error}") from error
+    except StepStopped:
+        raise
+    except BaseException as error:  # methods of foreign subclasses of dict, list and str run here
+        raise NodeOutputError(f"the result cannot be stored: {failure.described(error)}") from error
+    raise NodeOutputError(f"the result has {len(text)} bytes of JSON text; the limit is {limit}")
+
+
+# -- failures ---------------------------------------------------------------------------------------
+
+
+def _without_retry(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    error: BaseException,
+    attempt: int,
+    time_left_ms: int | None,
+) -> Outcome | None:
+    """What ends the step whatever the retries say: an error result, a cancellation, a timeout; else None."""
+    if isinstance(error, FlowResultError):
+        return _failed(context, plan.node.id, _error_result(error, plan.node.id), attempt)
+    if failure.is_cancellation(error):
+        return _failed(context, plan.node.id, failure.cancelled_failure(error, node=plan.node.id), attempt)
+    if failure.is_timeout(error):
+        return _timed_out(flow, context, plan, error, attempt, time_left_ms)
+    return None
+
+
+def _error_result(error: FlowResultError, node_id: str) -> ErrorResultException:
+    raised = ErrorResultException(failure.clean_text(str(error.message)), code=error.code, node=node_id)
+    raised.__cause__ = error
+    return raised
+
+
+def _gave_up(flow: FlowDefinition, context: Context, plan: NodePlan, error: BaseException) -> Outcome:
+    """All attempts failed: the error handler decides."""
+    node, handler = plan.node, plan.node.error_handler
+    if handler.strategy == "abort":
+        raised = failure.node_failure(
+            error,
+            node=node.id,
+            title=node.title,
+            code=handler.code,
+            message=handler.message,
+            line=None,
+        )
+        return _failed(context, node.id, raised, plan.attempts, retryable=failure.worth_a_retry(error))
+    warning = f"node {node.id!r} failed, errorHandler says {handler.strategy}: {failure.described(error)}"
+    return _absorbed(flow, context, plan, handler, plan.attempts, warning)
+
+
+def _timed_out(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    error: BaseException | None,
+    attempt: int,
+    time_left_ms: int | None,
+) -> Outcome:
+    """The timeout handler decides. ``error`` is what the code raised, or None if it was killed."""
+    node, handler = plan.node, plan.node.timeout_handler
+    context.discard_state()
+    by_limit = error is None or isinstance(error, (NodeTimeoutError, FlowTimeoutError))
+    limit_ms, flow_is_tighter = time_limit(plan, time_left_ms) if by_limit else (None, False)
+    raised = failure.timeout_failure(
+        node=node.id, title=node.title, limit_ms=limit_ms, flow_is_tighter=flow_is_tighter, error=error
+    )
+    if handler.strategy == "abort":
+        return _failed(context, node.id, raised, attempt)
+    warning = f"{raised.message}; timeoutHandler says {handler.strategy}"
+    return _absorbed(flow, context, plan, handler, attempt, warning)
+
+
+def _absorbed(
+    flow: FlowDefinition, context: Context, plan: NodePlan, handler: ErrorHandler, attempts: int, warning: str
+) -> Outcome:
+    """Go on with null (``continue``) or the handler's default value, as it stands."""
+    value = handler.default_value if handler.strategy == "continue-with" else None
+    result, result_json = _stored_form(value, flow.limits.flow_text)
+    return _succeeded(flow, context, plan, result, result_json, attempts, (failure.clean_text(warning),))
+
+
+def _failed(
+    context: Context, node_id: str, raised: FlowExecutionException, attempts: int, *, retryable: bool = False
+) -> Failed:
+    context.discard_state()
+    return Failed(node_id, failure.error_info(raised, retryable=retryable), attempts, raised)
+
+
+# -- what follows -------------------------------------------------------------------------------------
+
+
+def _succeeded(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    result: Any,
+    result_json: bytes,
+    attempts: int,
+    warnings: tuple[str, ...],
+) -> Outcome:
+    node_id = plan.node.id
+    total = context.size_with(node_id, len(result_json))
+    if total > flow.limits.context:
+        return _context_too_large(flow, context, plan, total, attempts)
+    if plan.ends_flow:
+        _record(context, node_id, result, result_json, None)
+        state = context.commit_state()
+        return Ended(node_id, result, result, attempts, result_json, result_json, state, warnings)
+    next_node = _chosen(plan, result) if plan.branching else plan.next_node
+    if next_node is None:
+        return _no_successor(flow, context, plan, result, result_json, attempts, warnings)
+    branch = next_node if plan.branching else None
+    _record(context, node_id, result, result_json, branch)
+    return Advanced(node_id, result, next_node, branch, attempts, result_json, context.commit_state(), warnings)
+
+
+def _record(context: Context, node_id: str, result: Any, result_json: bytes, branch: str | None) -> None:
+    context.record(node_id, result, len(result_json))
+    context.last_node = node_id
+    if branch is not None:
+        context.branch = branch
+
+
+def _chosen(plan: NodePlan, result: Any) -> str | None:
+    """The successor that a branching node answered, if it is one of its own."""
+    if not isinstance(result, str):
+        return None
+    target = canonical_id(result)
+    return target if target in plan.targets else None
+
+
+def _no_successor(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    result: Any,
+    result_json: bytes,
+    attempts: int,
+    warnings: tuple[str, ...],
+) -> Outcome:
+    """Ledger F4: an error that names the node, unless its error handler says ``continue``: then the flow ends with all
+    node results as they stand, and a warning."""
+    raised = _unmatched(flow, plan, result)
+    if plan.node.error_handler.strategy != "continue":
+        return _failed(context, plan.node.id, raised, attempts)
+    _record(context, plan.node.id, result, result_json, None)
+    output = dict(context.results)
+    output_json = jsontext.dumps(output)
+    warning = f"{raised.message}; errorHandler says continue, so the flow ends here with all node results"
+    state = context.commit_state()
+    return Ended(plan.node.id, result, output, attempts, result_json, output_json, state, (*warnings, warning))
+
+
+def _unmatched(flow: FlowDefinition, plan: NodePlan, result: Any) -> FlowExecutionException:
+    node = plan.node
+    name = f"node {node.id!r}" if node.title == node.id else f"node {node.id!r} ({node.title})"
+    if not plan.branching:
+        return FlowExecutionException(f"{name} is no end and has no next", node=node.id)
+    if result is None or result == "":
+        return FlowExecutionException(f"{name}: no branch matched, and there is no default", node=node.id)
+    if isinstance(result, str) and canonical_id(result) not in flow.nodes:
+        return NodeNotFoundError(f"{name} goes to {shown(result)}, but no node has that id", node=node.id)
+    return FlowExecutionException(f"{name} answered {shown(result)}, which is none of its branches", node=node.id)
+
+
+def _context_too_large(flow: FlowDefinition, context: Context, plan: NodePlan, total: int, attempts: int) -> Failed:
+    reason = f"the results of all nodes would have {total} bytes; the limit is {flow.limits.context}"
+    error = NodeOutputError(reason)
+    node = plan.node
+    raised = failure.node_failure(error, node=node.id, title=node.title, code=None, message=None, line=None)
+    return _failed(context, node.id, raised, attempts)

@@ -1,0 +1,22 @@
+"""The node types this build brings along."""
+
+from __future__ import annotations
+
+from plaita.nodes.assignment import AssignmentNode
+from plaita.nodes.base import Node
+from plaita.nodes.case import CaseNode
+from plaita.nodes.end import EndNode
+from plaita.nodes.if_node import IfNode
+from plaita.nodes.mock import MockNode
+from plaita.nodes.start import StartNode
+from plaita.nodes.switch import SwitchNode
+
+BUILT_IN: tuple[type[Node], ...] = (
+    StartNode,
+    EndNode,
+    AssignmentNode,
+    IfNode,
+    SwitchNode,
+    CaseNode,
+    MockNode,
+)
