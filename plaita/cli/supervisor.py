@@ -336,3 +336,7 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     usage = exits.CONFIGURATION if words[:1] == ["run"] else exits.USAGE
     sys.exit(exits.run_app(app, PROGRAM, words, usage=usage))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Reading and judging a flow definition for ``flow put``, ``flow validate`` and ``run``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plaita import jsontext
+from plaita.cli.inputs import MAX_DEFINITION_BYTES, flow_id_for, read_bytes
+from plaita.errors import FlowDefinitionError, InputError, Problem
+
+if TYPE_CHECKING:
+    from plaita.nodes.registry import NodeRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A flow that may be stored: ``body`` is its canonical JSON, ``flow_hash`` the sha256 of that."""
+
+    flow_id: str
+    version: str | None
+    flow_hash: str
+    body: bytes
+    warnings: tuple[Problem, ...]
+
+
+def node_registry(preloads: Sequence[str]) -> NodeRegistry:
+    """The node types of this host: built in, by entry point, by ``--preload`` or ``PLAITA_PRELOAD``.
+
+    Plug-ins may print when they are imported; that goes to stderr, stdout is for the answer. Raises InputError.
+    """
+    from plaita.nodes.registry import get_default_registry, load_preloads
+
+    from_environment = re.split(r"[,\s]+", os.environ.get("PLAITA_PRELOAD", ""))
+    modules = list(dict.fromkeys([*preloads, *(name for name in from_environment if name)]))
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # a module beside the flow, as `python -m` would find it
+    with contextlib.redirect_stdout(sys.stderr):
+        registry = get_default_registry()
+        if modules:
+            load_preloads(modules)
+    return registry
+
+
+def read_flow(
+    source: str,
+    *,
+    given_id: str | None = None,
+    preloads: Sequence[str] = (),
+    other_types: Collection[str] = (),
+    allow_unknown_types: bool = False,
+) -> Definition:
+    """The definition in a file or on stdin (``-``). Raises FlowDefinitionError with every problem, or InputError."""
+    from plaita.flow.model import parse_flow
+    from plaita.flow.outline import flow_hash
+
+    data = read_bytes(source, "FILE", MAX_DEFINITION_BYTES)
+    flow = parse_flow(data, node_registry(preloads), other_types=other_types, allow_unknown_types=allow_unknown_types)
+    try:
+        flow_id = flow_id_for(source, given_id, flow.flow_id)
+    except InputError as error:
+        raise FlowDefinitionError([Problem("flow_id", str(error))]) from None
+    return Definition(
+        flow_id=flow_id,
+        version=flow.version,
+        flow_hash=flow_hash(flow.raw),
+        body=jsontext.canonical(flow.raw),
+        warnings=tuple(flow.warnings),
+    )
+
+
+def problems_document(error: FlowDefinitionError) -> dict[str, Any]:
+    """The refusal of a definition as ``--json`` prints it."""
+    return {
+        "ok": False,
+        "problems": [{"place": problem.place, "reason": problem.reason} for problem in error.problems],
+    }

@@ -1,0 +1,252 @@
+"""``plaita start|show|list|wait|cancel|rm``: executions, from the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from plaita.cli import exits
+from plaita.cli.inputs import read_json
+from plaita.cli.options import Session, with_session
+from plaita.cli.output import console, facts, json_text, note, print_json, table
+from plaita.errors import InputError, WaitTimeoutError
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="R", help="Stored with the execution")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up waiting then (exit 4)", min=0)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to ``plaita``."""
+    for name, command in (
+        ("start", start),
+        ("show", show),
+        ("list", list_command),
+        ("wait", wait),
+        ("cancel", cancel),
+        ("rm", rm),
+    ):
+        app.command(name)(with_session(command))
+
+
+def ended_code(documents: list[dict[str, Any]]) -> int:
+    """0 when all completed, 1 when one ended as error or cancelled (DECISIONS 43)."""
+    return exits.FAILED if any(one["status"] in ("error", "cancelled") for one in documents) else exits.DONE
+
+
+def print_execution(document: Mapping[str, Any]) -> None:
+    """One execution for people."""
+    error = document.get("error")
+    rows: list[tuple[str, Any]] = [
+        ("execution", document.get("execution_id")),
+        ("flow", f"{document.get('flow_id')} version {document.get('version')}"),
+        ("tenant", document.get("tenant_id")),
+        ("status", document.get("status")),
+        ("holder", document.get("holder")),
+        ("created", document.get("created_at")),
+        ("updated", document.get("last_update_time")),
+        ("input", json_text(document.get("input"))),
+    ]
+    if document.get("status") == "completed":
+        rows.append(("output", json_text(document.get("output"))))
+    if isinstance(error, Mapping):
+        place = f" at node {error['node']}" if error.get("node") else ""
+        rows.append(("error", f"{error.get('code')} {error.get('error_type')}{place}: {error.get('message')}"))
+    if document.get("cancel_requested"):
+        rows.append(("cancel", f"requested: {document.get('cancel_reason') or 'no reason given'}"))
+    out = console()
+    out.print(facts(rows))
+    nodes = [
+        (one["id"], one["type"], one["status"], one["started_at"], one["ended_at"], one["attempts"])
+        for one in document.get("nodes") or []
+    ]
+    if nodes:
+        out.print(table(("node", "type", "status", "started", "ended", "attempts"), nodes))
+
+
+@contextmanager
+def _spinner(text: str, *, quiet: bool) -> Iterator[None]:
+    """Something that moves while one waits: on a terminal only, on stderr."""
+    err = console(stderr=True)
+    if quiet or not err.is_terminal:
+        yield
+        return
+    with err.status(text):
+        yield
+
+
+def start(
+    session: Session,
+    flow_id: Annotated[str, typer.Argument(metavar="FLOW_ID")],
+    given: Annotated[str | None, typer.Option("--input", metavar="JSON|@FILE|-", help="The input; default: {}")] = None,
+    version: Annotated[str | None, typer.Option("--version", metavar="V", help="Default: the latest")] = None,
+    execution_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Default: a new one")] = None,
+    dedup_key: Annotated[
+        str | None, typer.Option("--dedup-key", metavar="K", help="A second start with it answers the first execution")
+    ] = None,
+    wait_for_end: Annotated[bool, typer.Option("--wait", help="Wait for its end and show it")] = False,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Put an execution of a stored flow in the queue.
+
+    Example: plaita start order --input '{"id": 17}' --wait --timeout 60
+    """
+    from plaita.client import operations
+
+    if timeout is not None and not wait_for_end:
+        raise InputError("--timeout belongs to --wait; give both")
+    value = read_json(given, "--input", {})
+    started = session.perform(
+        operations.start,
+        flow_id,
+        value,
+        version=version,
+        execution_id=execution_id,
+        dedup_key=dedup_key,
+        family=session.client.family,
+    )
+    if wait_for_end:
+        note(started.execution_id)
+        _wait(session, [started.execution_id], timeout)
+        return
+    if session.json:
+        answer: dict[str, Any] = {
+            "execution_id": started.execution_id,
+            "flow_id": started.flow_id,
+            "tenant_id": started.tenant_id,
+            "message_id": started.message_id or None,
+        }
+        if started.deduplicated:
+            answer |= {"deduplicated": True, "status": started.status}
+        print_json(answer)
+        return
+    suffix = f" (started before with this key; {started.status})" if started.deduplicated else ""
+    console().print(f"{started.execution_id}{suffix}")
+
+
+def show(
+    session: Session,
+    execution_id: IdArgument,
+) -> None:
+    """One execution: status, input, output, error, and its nodes in the order they ran.
+
+    Example: plaita show 4f0c --json
+    """
+    from plaita.client import operations
+
+    document = session.perform(operations.get, execution_id)
+    if session.json:
+        print_json(document)
+    else:
+        print_execution(document)
+
+
+def list_command(
+    session: Session,
+    status: Annotated[str | None, typer.Option("--status", metavar="S", help="pending, running, completed ...")] = None,
+    flow: Annotated[str | None, typer.Option("--flow", metavar="F", help="Of this flow only")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many")] = 50,
+) -> None:
+    """Executions, the newest first.
+
+    Example: plaita list --status error --limit 20
+    """
+    from plaita.client import operations
+
+    found = session.perform(operations.list_executions, status, flow, limit)
+    if session.json:
+        print_json(found)
+        return
+    rows = [
+        (
+            one["execution_id"],
+            f"{one['flow_id']} {one['version']}",
+            one["status"],
+            one["last_node_id"],
+            one["created_at"],
+            one["last_update_time"],
+        )
+        for one in found["executions"]
+    ]
+    out = console()
+    out.print(table(("execution", "flow", "status", "last node", "created", "updated"), rows))
+    note(f"{len(rows)} of {found['total']}")
+
+
+def wait(
+    session: Session,
+    execution_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    timeout: TimeoutOption = None,
+) -> None:
+    """Wait until executions have ended. Exit codes: 0 all completed, 1 one ended otherwise, 4 timed out.
+
+    Example: plaita wait 4f0c 7a1b --timeout 300
+    """
+    _wait(session, execution_ids, timeout)
+
+
+def _wait(session: Session, execution_ids: list[str], timeout: float | None) -> None:
+    from plaita.client import operations
+
+    waiting = f"waiting for {execution_ids[0]}" if len(execution_ids) == 1 else f"waiting for {len(execution_ids)}"
+    try:
+        with _spinner(waiting, quiet=session.json):
+            documents = session.perform(operations.wait, execution_ids, timeout)
+    except WaitTimeoutError as error:
+        exits.complain("plaita", [str(error)])
+        documents = [session.perform(operations.get, execution_id) for execution_id in execution_ids]
+        _print_documents(session, documents)
+        raise typer.Exit(exits.TIMED_OUT) from None
+    _print_documents(session, documents)
+    raise typer.Exit(ended_code(documents))
+
+
+def _print_documents(session: Session, documents: list[dict[str, Any]]) -> None:
+    if session.json:
+        print_json(documents[0] if len(documents) == 1 else {"executions": documents})
+    elif len(documents) == 1:
+        print_execution(documents[0])
+    else:
+        rows = [(one["execution_id"], one["flow_id"], one["status"], one["ended_at"]) for one in documents]
+        console().print(table(("execution", "flow", "status", "ended"), rows))
+
+
+def cancel(session: Session, execution_id: IdArgument, reason: ReasonOption = "") -> None:
+    """Ask an execution to end. One that has ended is left as it is, and that is no error.
+
+    Example: plaita cancel 4f0c --reason "wrong input"
+    """
+    from plaita.client import operations
+
+    answer = session.perform(operations.cancel, execution_id, reason, session.client.family)
+    if session.json:
+        print_json(answer)
+        return
+    if answer["cancel_requested"]:
+        console().print(f"{answer['execution_id']}: cancel requested; it is {answer['status']}")
+    else:
+        console().print(f"{answer['execution_id']}: nothing to cancel; it is {answer['status']} already")
+
+
+def rm(
+    session: Session,
+    execution_id: IdArgument,
+    reason: ReasonOption = "",
+    force: Annotated[bool, typer.Option("--force", help="Even when it is running")] = False,
+) -> None:
+    """Delete an execution for good; its id is not used again. A running one is refused without --force.
+
+    Example: plaita rm 4f0c --reason "test data"
+    """
+    from plaita.client import operations
+
+    answer = session.perform(operations.remove_execution, execution_id, reason, force)
+    if session.json:
+        print_json(answer)
+        return
+    console().print(f"{answer['execution_id']}: {'deleted' if answer['existed'] else 'was deleted before'}")

@@ -1,0 +1,117 @@
+"""``plaita``: flows and executions. Commands import what they need when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from plaita.cli import execution_commands, exits, flow_commands
+from plaita.cli.inputs import read_json
+from plaita.cli.options import Session, new_app, with_session
+from plaita.cli.output import console, facts, note, print_json, table, write_out
+
+PROGRAM = "plaita"
+
+app = new_app(PROGRAM, "Durable flows: store them, start them, follow them.\n\nExample: plaita run hello.json")
+queue_app = new_app("queue", "The queue of executions.\n\nExample: plaita queue stats")
+app.add_typer(flow_commands.app)
+app.add_typer(queue_app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from plaita import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit")
+    ] = False,
+) -> None:
+    """Durable flows: store them, start them, follow them.
+
+    Example: plaita run hello.json
+    """
+
+
+@app.command("run")
+@with_session
+def run(
+    session: Session,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML; - for stdin")],
+    given: Annotated[str | None, typer.Option("--input", metavar="JSON|@FILE|-", help="The input; default: {}")] = None,
+    preload: Annotated[
+        list[str] | None, typer.Option("--preload", metavar="MODULE", help="Module with node types")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up waiting then (exit 4)", min=0)
+    ] = None,
+) -> None:
+    """Run one flow to its end on a private server, print its output, leave nothing behind.
+
+    Exit codes: 0 completed, 1 error or cancelled, 2 the flow or the input is wrong, 4 timed out.
+
+    Example: plaita run hello.json --input '{"name": "x"}'
+    """
+    from plaita import jsontext
+    from plaita.cli.definitions import problems_document, read_flow
+    from plaita.cli.private_run import run_privately
+    from plaita.errors import FlowDefinitionError, InputError
+
+    if file == "-" and given == "-":
+        raise InputError("FILE and --input cannot both be stdin")
+    try:
+        definition = read_flow(file, given_id="stdin" if file == "-" else None, preloads=preload or ())
+    except FlowDefinitionError as error:
+        if session.json:
+            print_json(problems_document(error))
+        exits.complain(file, exits.lines_of(error))
+        raise typer.Exit(exits.USAGE) from None
+    for warning in definition.warnings:
+        note(f"warning: {warning}")
+    document = run_privately(definition, read_json(given, "--input", {}), preload or (), timeout)
+    if session.json:
+        print_json(document)
+    elif document["status"] == "completed":
+        write_out(jsontext.dumps(document["output"]) + b"\n")
+    else:
+        error_text = document.get("error") or {}
+        note(f"{document['status']}: {error_text.get('message') or 'no reason is stored'}")
+    raise typer.Exit(execution_commands.ended_code([document]))
+
+
+execution_commands.register(app)
+
+
+@queue_app.command("stats")
+@with_session
+def queue_stats(session: Session) -> None:
+    """How long the streams are, what is in work, delayed and dead.
+
+    Example: plaita queue stats --json
+    """
+    from plaita.client import operations
+
+    found = session.perform(operations.queue_stats)
+    if session.json:
+        print_json(found)
+        return
+    out = console()
+    rows = [(one["name"], one["length"], one["pending"], one["lag"]) for one in found["streams"]]
+    out.print(table(("stream", "length", "in work", "not yet read"), rows))
+    out.print(facts((name.replace("_", " "), found[name]) for name in ("delayed", "dlq_length", "oldest_pending_s")))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The ``plaita`` program."""
+    sys.exit(exits.run_app(app, PROGRAM, sys.argv[1:] if arguments is None else arguments))
+
+
+if __name__ == "__main__":
+    main()

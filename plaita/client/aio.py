@@ -1,0 +1,99 @@
+"""``AsyncClient``: the same operations for programs on asyncio. Its calls may run at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from plaita.client import operations
+from plaita.client.base import ClientBase
+from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
+from plaita.store.runner_async import AsyncRunner
+
+T = TypeVar("T")
+
+
+class AsyncClient(ClientBase):
+    """Like ``Client``, with ``async with`` and ``await``; made inside a running loop."""
+
+    def _open(self, url: str) -> None:
+        self._runner = AsyncRunner(url)
+
+    async def close(self) -> None:
+        """Close the connections; the last clean user of an embedded server stops it (DECISIONS 35)."""
+        await self._runner.close()
+        self._let_go_of_server()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def perform(self, operation: Operation[T]) -> T:
+        """Drive one operation of ``plaita.client.operations`` to its end."""
+        answer: Any = None
+        try:
+            while True:
+                step = operation.send(answer)
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    answer = None
+                else:
+                    answer = await self._runner.run(step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def start(
+        self,
+        flow_id: str,
+        input: Any = None,
+        *,
+        version: str | None = None,
+        execution_id: str | None = None,
+        dedup_key: str | None = None,
+    ) -> StartedExecution:
+        """Put an execution of a stored flow in the queue; ``input`` None means ``{}``.
+
+        With ``dedup_key``, a second start within seven days answers the first execution.
+        """
+        return await self.perform(
+            operations.start(
+                self.keys,
+                flow_id,
+                {} if input is None else input,
+                version=version,
+                execution_id=execution_id,
+                dedup_key=dedup_key,
+                family=self.family,
+            )
+        )
+
+    async def get(self, execution_id: str) -> dict[str, Any]:
+        """The execution as it stands."""
+        return await self.perform(operations.get(self.keys, execution_id))
+
+    async def wait(self, execution_id: str, timeout: float | None = None) -> dict[str, Any]:
+        """The execution when it has ended, however it ended. Raises WaitTimeoutError after ``timeout`` seconds."""
+        return (await self.perform(operations.wait(self.keys, [execution_id], timeout)))[0]
+
+    async def wait_all(self, execution_ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
+        """Like ``wait`` for several, in the order given."""
+        return await self.perform(operations.wait(self.keys, list(execution_ids), timeout))
+
+    async def cancel(self, execution_id: str, reason: str = "") -> dict[str, Any]:
+        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
+        return await self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
+
+    async def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
+        """Not in this version: nothing waits yet."""
+        raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")
+
+    async def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
+        """Not in this version: nothing waits yet."""
+        raise NotInThisVersionError("publish: events are not in this version of plaita")

@@ -1,0 +1,108 @@
+"""``Client``: the blocking face of the operations. One connection set, usable from one thread at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from plaita.client import operations
+from plaita.client.base import ClientBase
+from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
+from plaita.store.runner_sync import SyncRunner
+
+T = TypeVar("T")
+
+
+class Client(ClientBase):
+    """Starts and follows executions from a program.
+
+        with Client("redis://localhost:6379/0") as client:
+            started = client.start("greet", {"name": "x"})
+            print(client.wait(started.execution_id, timeout=30)["output"])
+
+    Without arguments it connects where the commands do (``PLAITA_REDIS_URL``, ``PLAITA_EMBEDDED``, the TOML file).
+    Executions are dicts in the form of ``plaita show --json``. Raises InputError (bad arguments), RefusedError (the
+    store said no; ``reason`` is a stable word), UnreachableError, WaitTimeoutError.
+    """
+
+    def _open(self, url: str) -> None:
+        self._runner = SyncRunner(url)
+
+    def close(self) -> None:
+        """Close the connections; the last clean user of an embedded server stops it (DECISIONS 35)."""
+        self._runner.close()
+        self._let_go_of_server()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def perform(self, operation: Operation[T]) -> T:
+        """Drive one operation of ``plaita.client.operations`` to its end."""
+        answer: Any = None
+        try:
+            while True:
+                step = operation.send(answer)
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    answer = None
+                else:
+                    answer = self._runner.run(step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def start(
+        self,
+        flow_id: str,
+        input: Any = None,
+        *,
+        version: str | None = None,
+        execution_id: str | None = None,
+        dedup_key: str | None = None,
+    ) -> StartedExecution:
+        """Put an execution of a stored flow in the queue; ``input`` None means ``{}``.
+
+        With ``dedup_key``, a second start within seven days answers the first execution.
+        """
+        return self.perform(
+            operations.start(
+                self.keys,
+                flow_id,
+                {} if input is None else input,
+                version=version,
+                execution_id=execution_id,
+                dedup_key=dedup_key,
+                family=self.family,
+            )
+        )
+
+    def get(self, execution_id: str) -> dict[str, Any]:
+        """The execution as it stands."""
+        return self.perform(operations.get(self.keys, execution_id))
+
+    def wait(self, execution_id: str, timeout: float | None = None) -> dict[str, Any]:
+        """The execution when it has ended, however it ended. Raises WaitTimeoutError after ``timeout`` seconds."""
+        return self.perform(operations.wait(self.keys, [execution_id], timeout))[0]
+
+    def wait_all(self, execution_ids: Iterable[str], timeout: float | None = None) -> list[dict[str, Any]]:
+        """Like ``wait`` for several, in the order given."""
+        return self.perform(operations.wait(self.keys, list(execution_ids), timeout))
+
+    def cancel(self, execution_id: str, reason: str = "") -> dict[str, Any]:
+        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
+        return self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
+
+    def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
+        """Not in this version: nothing waits yet."""
+        raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")
+
+    def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
+        """Not in this version: nothing waits yet."""
+        raise NotInThisVersionError("publish: events are not in this version of plaita")

@@ -1,0 +1,113 @@
+"""Stored rows as the JSON forms of CONTRACT. Pure; a field that another producer wrote badly is shown, never fatal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plaita import jsontext
+from plaita.clock import iso_utc
+from plaita.store.executions import Row
+
+ERROR_FIELDS = ("code", "message", "error_type", "node", "failed_node", "node_retries")
+_UNREADABLE_LAST = 1 << 62
+
+
+def _json(raw: bytes | None) -> Any:
+    if raw is None:
+        return None
+    try:
+        return jsontext.loads(raw)
+    except jsontext.JSONTextError:
+        return raw.decode("utf-8", "replace")
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _time(value: Any) -> str | None:
+    """ISO 8601 UTC for epoch milliseconds, as number or text; None for what is no time."""
+    number = _integer(value)
+    if number is None:
+        return None
+    try:
+        return iso_utc(number)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def execution(row: Row, tenant: str) -> dict[str, Any]:
+    """The answer of ``show --json``."""
+    control = row.control
+    return {
+        "execution_id": row.execution_id,
+        "flow_id": control.get("flow_id"),
+        "version": control.get("version"),
+        "flow_hash": control.get("flow_hash"),
+        "tenant_id": control.get("tenant_id") or tenant,
+        "status": row.status,
+        "input": _json(row.input),
+        "output": _json(row.output),
+        "error": _error(row),
+        "last_node_id": control.get("last_node") or None,
+        "nodes": nodes(row.timings),
+        "waiting": None,
+        "holder": row.holder.rpartition("/")[0] if row.holder else None,
+        "created_at": _time(control.get("created_at")),
+        "last_update_time": _time(control.get("last_update_time")),
+        "started_at": _time(control.get("started_at")),
+        "ended_at": _time(control.get("ended_at")),
+        "attempts": _integer(control.get("attempts")) or 0,
+        "lost": _integer(control.get("lost")) or 0,
+        "cancel_requested": row.cancel_reason is not None,
+        "cancel_reason": row.cancel_reason if row.cancel_reason is not None else control.get("cancel_reason"),
+        "death": _json(row.death),
+    }
+
+
+def _error(row: Row) -> dict[str, Any] | None:
+    stored = _json(row.error)
+    if stored is None:
+        return None
+    if not isinstance(stored, dict):
+        stored = {"message": str(stored)}
+    return {**dict.fromkeys(ERROR_FIELDS), **stored, "node_retries": _integer(stored.get("node_retries")) or 0}
+
+
+def nodes(timings: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The nodes in the order of their first start."""
+    listed: list[tuple[int, str, dict[str, Any]]] = []
+    for node_id, raw in timings.items():
+        timing = _json(raw)
+        if not isinstance(timing, dict):
+            timing = {}
+        order = _integer(timing.get("order"))
+        shown = {
+            "id": node_id,
+            "type": timing.get("type"),
+            "status": timing.get("status"),
+            "started_at": _time(timing.get("started_at")),
+            "ended_at": _time(timing.get("ended_at")),
+            "attempts": _integer(timing.get("attempts")) or 0,
+        }
+        listed.append((_UNREADABLE_LAST if order is None else order, node_id, shown))
+    return [shown for _, _, shown in sorted(listed, key=lambda item: item[:2])]
+
+
+def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:
+    """One entry of ``list --json``."""
+    return {
+        "execution_id": control.get("execution_id"),
+        "flow_id": control.get("flow_id"),
+        "version": control.get("version"),
+        "tenant_id": control.get("tenant_id") or tenant,
+        "status": control.get("status"),
+        "last_node_id": control.get("last_node") or None,
+        "created_at": _time(control.get("created_at")),
+        "last_update_time": _time(control.get("last_update_time")),
+        "ended_at": _time(control.get("ended_at")),
+    }
