@@ -18,7 +18,7 @@ from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.durations import parse_timeout
 from plaita.flow.explain import explained, joined
 from plaita.flow.failure import described
-from plaita.flow.fields import Part, legal_id, unknown_fields
+from plaita.flow.fields import Part, legal_id, respell, unknown_fields
 from plaita.flow.graph import NoStart, Vertex, canonical_id, find_start, reachable, vertex
 from plaita.flow.limits import DEFAULT_LIMITS, Limits
 from plaita.flow.nearest import Nearest, shown, type_name
@@ -221,10 +221,12 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
     for where, reason in unknown_fields(cls, raw, place):
         reader.warn(where, reason)
     fields = {key: value for key, value in raw.items() if key != "type" or "type" in cls.model_fields}
+    before = len(reader.problems)
     node = _validated(cls, fields, place, reader)
     if node is None:
+        node = _without_faults(cls, fields)
+    if node is None:
         return None
-    before = len(reader.problems)
     preparation = Preparation(place, reader.problems, reader.warnings)
     try:
         node.prepare(preparation)
@@ -235,6 +237,23 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
     reader.references.extend(preparation.node_references)
     _warn_of_node(node, raw, place, reader)
     return node if len(reader.problems) == before else None
+
+
+def _without_faults(cls: type[BaseNode], fields: dict[str, Any]) -> BaseNode | None:
+    """The node without the fields that are wrong, if it can be made: only to find the faults of its expressions too."""
+    try:
+        cls.model_validate(fields)
+    except ValidationError as error:
+        wrong = {each["loc"][0] for each in error.errors(include_url=False, include_input=False) if each["loc"]}
+        try:
+            return cls.model_validate({key: value for key, value in respell(cls, fields).items() if key not in wrong})
+        except ValueError:
+            return None
+    except (KeyboardInterrupt, StepStopped):
+        raise
+    except BaseException:  # noqa: BLE001 - a plug-in's own code, which was named before
+        return None
+    return None
 
 
 def _node_class(raw: dict[str, Any], place: str, reader: _Reader) -> type[BaseNode] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from plaita.flow.model import Preparation
 from plaita.nodes.base import Node
 from plaita.nodes.execution import Execution
 
@@ -15,10 +14,9 @@ class MockNode(Node):
     node_type: ClassVar[str] = "mock"
     node_name: ClassVar[str] = "Mock"
 
-    value: Any = None
+    expression_fields: ClassVar[tuple[str, ...]] = ()
 
-    def prepare(self, preparation: Preparation) -> None:
-        """Nothing to compile."""
+    value: Any = None
 
     def execute(self, execution: Execution) -> Any:
         """The value."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from plaita.flow.model import Preparation
 from plaita.nodes.base import Node
 from plaita.nodes.execution import Execution
 
@@ -14,9 +13,7 @@ class StartNode(Node):
 
     node_type: ClassVar[str] = "start"
     node_name: ClassVar[str] = "Start"
-
-    def prepare(self, preparation: Preparation) -> None:
-        """Nothing to compile: ``output`` has no meaning here."""
+    expression_fields: ClassVar[tuple[str, ...]] = ()
 
     def execute(self, execution: Execution) -> None:
         """Do nothing."""
