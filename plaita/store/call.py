@@ -18,6 +18,8 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Generic, Literal, TypeVar
 
+from plaita.errors import RefusedError, UnreachableError
+
 T = TypeVar("T")
 
 Lane = Literal["reader", "writer", "keeper", "bulk"]
@@ -148,3 +150,12 @@ def text(raw: bytes | str | int | None) -> str:
 def pairs(flat: Sequence[Any]) -> list[tuple[Any, Any]]:
     """``[k1, v1, k2, v2]`` as pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def expect(answer: Answer[T]) -> T:
+    """The value of an answer. Raises RefusedError for Refused, UnreachableError for Unknown and Unavailable."""
+    if isinstance(answer, Value):
+        return answer.value
+    if isinstance(answer, Refused):
+        raise RefusedError(answer.reason, f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason)
+    raise UnreachableError(answer.error)

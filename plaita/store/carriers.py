@@ -252,3 +252,17 @@ def sweep_residue(keys: Keys, limit: int = 256, cursors: tuple[str, str] = (STAR
         True,
         lambda reply: Swept(int(reply[0]), (text(reply[1]), text(reply[2])), reply[3] == 1),
     )
+
+
+def leave(keys: Keys, consumer: str) -> Call[int]:
+    """Take a consumer's name out of the group at a clean end, where nothing is pending for it; how many of the two
+    streams still hold something for it (their name stays: deleting it would lose what is pending)."""
+    return Call(
+        "carriers.leave",
+        script("leave_group"),
+        (keys.wake, keys.queue),
+        (keys.group, consumer),
+        "writer",
+        True,
+        lambda reply: int(reply[0]),
+    )

@@ -1,7 +1,7 @@
 """Deliveries for later: a sorted set by Redis time and a hash of bodies, moved to the wake stream by any supervisor.
 
-Retry backoff, handover and quota delays all live here (DECISIONS 29). A body is the list of entry fields in MessagePack,
-packed and read by the scripts alone, byte for byte.
+Retry backoff, handover and quota delays all live here (DECISIONS 29). A body is the list of entry fields in
+MessagePack, packed and read by the scripts alone, byte for byte.
 """
 
 from __future__ import annotations

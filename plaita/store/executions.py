@@ -167,6 +167,7 @@ class Retake:
     entry_id: str
     death: bytes
     max_lost: int
+    active_ms_delta: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ def retake(keys: Keys, request: Retake) -> Call[Begun]:
             request.max_lost,
             request.old_token,
             request.death,
+            request.active_ms_delta,
         ),
         "writer",
         True,

@@ -206,9 +206,9 @@ def _settle_keys(keys: Keys, execution_id: str, stream: str) -> tuple[str, ...]:
         keys.fencegen(execution_id),
         keys.lease(execution_id),
         keys.cancel(execution_id),
+        keys.of_execution("nofail", execution_id),
         keys.noderetry(execution_id, None),
         keys.of_execution("noderefetch", execution_id),
-        keys.of_execution("nofail", execution_id),
         keys.of_execution("g1wakeups", execution_id),
         keys.index("running"),
         keys.stream(stream),
@@ -253,7 +253,7 @@ class Postponed:
 
 
 def postpone(keys: Keys, request: Postpone) -> Call[Postponed]:
-    """Release, ack and delayed copy in one call; the row stays ``running`` at its checkpoint. Refused: as ``commit``."""
+    """Release, ack and delayed copy in one call; the row stays at its checkpoint. Refused: as ``commit``."""
     fields: list[Argument] = []
     if request.node_id is not None and request.timing is not None:
         fields += ("t:" + request.node_id, request.timing)

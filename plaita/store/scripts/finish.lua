@@ -1,0 +1,53 @@
+-- The end of an execution: row, indexes, expiry, lease, counters, dead letter and ack in one call (ledger F3).
+-- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry, 8 noderefetch, 9 g1wakeups,
+--      10 index of running, 11 stream of the carrier, 12 index of the new status, 13 expiry, 14 dead letters
+-- ARGV 1 token, 2 step, 3 active ms delta, 4 entry id, 5 group, 6 execution id, 7 retention ms, 8 ttl of the row ms (0 none),
+--      9 dead letters at most, 10 number n of dead letter words, 11..10+n those, then the row's fields
+-- ok: done before 0|1, cancel 0|1, dead letter id, dead letters trimmed. refused: see lib/settle
+-- include: settle
+-- include: retried
+-- include: carrier
+-- include: slice
+-- include: dead_letter
+local refusal, row, flags, done = check('finish')
+if refusal then
+  return refusal
+end
+local cancel = flags[4] and 1 or 0
+if done then
+  return {'ok', 1, cancel, '', 0}
+end
+local now = now_ms()
+local words, last = tonumber(ARGV[10]), #ARGV
+local dlq_id, trimmed = '', 0
+if words > 0 then
+  dlq_id, trimmed = add_dead_letter(KEYS[14], ARGV[9], slice(ARGV, 11, 10 + words))
+end
+
+redis.call('ZREM', KEYS[10], ARGV[6])
+redis.call('ZADD', KEYS[12], row[7] or text(now), ARGV[6])
+local kept = {KEYS[1], KEYS[2], KEYS[3]}
+local gone = {KEYS[4], KEYS[5], KEYS[7], KEYS[8]}
+retried_keys(row[5], KEYS[7], gone)
+if KEYS[12]:match(':error$') then
+  -- a later `retry` of this row asks both (ledger S13)
+  kept[4], kept[5] = KEYS[6], KEYS[9]
+else
+  gone[#gone + 1] = KEYS[6]
+  gone[#gone + 1] = KEYS[9]
+end
+redis.call('DEL', unpack(gone))
+
+ARGV[last + 1], ARGV[last + 2] = 'active_ms', active_ms(row, ARGV[3])
+ARGV[last + 3], ARGV[last + 4] = 'last_update_time', text(now)
+ARGV[last + 5], ARGV[last + 6] = 'ended_at', text(now)
+redis.call('HSET', KEYS[1], unpack(ARGV, 11 + words))
+redis.call('HDEL', KEYS[1], 'retried')
+if tonumber(ARGV[8]) > 0 then
+  redis.call('ZADD', KEYS[13], text(now + ARGV[7]), ARGV[6])
+  for _, key in ipairs(kept) do
+    redis.call('PEXPIRE', key, ARGV[8])
+  end
+end
+settle_carrier(KEYS[11], ARGV[5], ARGV[4])
+return {'ok', 0, cancel, dlq_id, trimmed}

@@ -1,0 +1,37 @@
+-- include: lease
+-- include: time
+-- The checks that commit, finish and postpone share; the order is part of the promise (DECISIONS 2).
+-- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail. ARGV 1 token, 2 step.
+-- Returns a refusal, or nil, the row's fields {status, commit, step, active_ms, retried, lost, created_at},
+-- the flags {fence, fencegen, lease, cancel, nofail} and whether this very (token, step, verb) was done before.
+local function check(verb)
+  local row = redis.call('HMGET', KEYS[1], 'status', 'commit', 'step', 'active_ms', 'retried', 'lost', 'created_at')
+  if not row[1] then
+    return {'refused', 'no_row'}
+  end
+  local flags = redis.call('MGET', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+  local token, mark = ARGV[1], ARGV[1] .. '|' .. ARGV[2] .. '|'
+  if row[2] and string.sub(row[2], 1, #mark) == mark then
+    if row[2] == mark .. verb then
+      return nil, row, flags, true
+    end
+    return {'refused', 'fence', 'settled before as ' .. row[2]}
+  end
+  if TERMINAL[row[1]] then
+    return {'refused', 'terminal', row[1]}
+  end
+  if flags[1] ~= token or flags[2] ~= string.match(token, '^%d+') then
+    return {'refused', 'fence', flags[1] or ''}
+  end
+  if (tonumber(row[3]) or 0) + 1 ~= tonumber(ARGV[2]) then
+    return {'refused', 'stale_step', row[3] or '0'}
+  end
+  if flags[3] and not lease_is(flags[3], token) then
+    return {'refused', 'lease_lost', flags[3]}
+  end
+  return nil, row, flags, false
+end
+
+local function active_ms(row, delta)
+  return text((tonumber(row[4]) or 0) + tonumber(delta))
+end

@@ -1,0 +1,45 @@
+-- Move what is due to its stream, record by record: a bad one goes to the dead letters and stops nothing.
+-- KEYS 1 delayed, 2 bodies, 3 wake, 4 queue, 5 dead letters. ARGV 1 how many at most, 2 dead letters at most
+-- ok: moved, ms until the next is due (-1 none), bad
+-- include: time
+-- include: slice
+-- include: dead_letter
+local now, moved, bad = now_ms(), 0, 0
+
+local function fields_of(body)
+  if type(body) ~= 'string' then
+    return nil
+  end
+  local fine, fields = pcall(cmsgpack.unpack, body)
+  if not fine or type(fields) ~= 'table' or #fields < 3 or #fields % 2 == 0 then
+    return nil
+  end
+  for _, word in ipairs(fields) do
+    if type(word) ~= 'string' then
+      return nil
+    end
+  end
+  if fields[1] ~= 'w' and fields[1] ~= 'q' then
+    return nil
+  end
+  return fields
+end
+
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now), 'LIMIT', 0, ARGV[1])) do
+  local body = redis.pcall('HGET', KEYS[2], member)
+  local fields = fields_of(body)
+  if fields then
+    redis.call('XADD', fields[1] == 'q' and KEYS[4] or KEYS[3], '*', unpack(fields, 2))
+    moved = moved + 1
+  else
+    add_dead_letter(KEYS[5], ARGV[2], {
+      'reason', 'delayed_record_unreadable', 'source_stream', KEYS[1], 'source_id', member, 'schema_version', '1',
+      'dead_lettered_at', text(now), 'raw_body', type(body) == 'string' and body or '',
+    })
+    bad = bad + 1
+  end
+  redis.call('ZREM', KEYS[1], member)
+  redis.pcall('HDEL', KEYS[2], member)
+end
+local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+return {'ok', moved, first[2] and math.max(0, tonumber(first[2]) - now) or -1, bad}

@@ -1,0 +1,22 @@
+-- KEYS 1 queue, 2 wake, 3 delayed, 4 dead letters. ARGV 1 group
+-- ok: {{name, length, pending, lag or -1} ...}, delayed, dead letters, age of the oldest pending entry ms (-1 none)
+-- include: time
+-- include: group
+local streams, oldest = {}, nil
+for i = 1, 2 do
+  local length = redis.call('XLEN', KEYS[i])
+  local facts = group_facts(KEYS[i], ARGV[1])
+  local pending, lag = 0, length
+  if facts then
+    pending, lag = facts.pending, facts.lag or -1
+    if pending > 0 then
+      local first = redis.call('XPENDING', KEYS[i], ARGV[1])[2]
+      local ms = tonumber(string.match(first, '^%d+'))
+      oldest = math.min(oldest or ms, ms)
+    end
+  end
+  streams[i] = {KEYS[i], length, pending, lag}
+end
+return {
+  'ok', streams, redis.call('ZCARD', KEYS[3]), redis.call('XLEN', KEYS[4]), oldest and math.max(0, now_ms() - oldest) or -1,
+}

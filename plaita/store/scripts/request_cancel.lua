@@ -1,0 +1,15 @@
+-- Ask for an end (ledger S8). KEYS 1 row, 2 lease, 3 cancel, 4 wake stream. ARGV 1 reason, 2 flag ttl ms, 3.. carrier fields
+-- ok: the status now. refused: no_row
+-- include: lease
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then
+  return {'refused', 'no_row'}
+end
+if TERMINAL[status] then
+  return {'ok', status}
+end
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('XADD', KEYS[4], '*', unpack(ARGV, 3))
+end
+redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+return {'ok', status}

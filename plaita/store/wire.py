@@ -1,0 +1,207 @@
+"""Speaking to a Redis server without I/O: addresses, the greeting, what a reply means, when to try again.
+
+Both runners are thin around this module. A password leaves it in one place only (``greeting``) and never stands in a
+message: errors name ``Endpoint.shown``.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import hiredis
+from redis.connection import parse_url
+
+from plaita.errors import InputError
+from plaita.store.call import Answer, Argument, Call, Refused, Unavailable, Unknown, Value, text
+
+T = TypeVar("T")
+
+BACKOFF_BASE_S = 0.05
+BACKOFF_CAP_S = 1.0
+
+# Error codes after which this connection is of no use: the next one resolves the name again and greets anew.
+_DROP = frozenset(
+    {"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "UNBLOCKED", "MOVED", "ASK"}
+)
+_KEEP = frozenset({"BUSY", "OOM", "NOREPLICAS", "MISCONF", "TRYAGAIN", "NOPERM"})
+_AUTH = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
+_INSIDE_SCRIPT = re.compile(r"@user_script: ?\d+: ?-?([A-Z]{2,})\b")
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+# -- where ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server listens and how to log in. ``path`` for a unix socket, else ``host`` and ``port``."""
+
+    host: str
+    port: int
+    path: str
+    db: int
+    username: str
+    password: str = field(repr=False)
+    tls: ssl.SSLContext | None
+    shown: str  # for people: never with user or password
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """``redis://[[user]:password@]host[:port][/db]``, ``rediss://...`` or ``unix:///path?db=0&password=...``.
+
+    Raises InputError, without the url in it: it may hold a password.
+    """
+    scheme = url.partition("://")[0]
+    if "sentinel" in scheme:
+        raise InputError("redis url: sentinel urls are not supported yet; give the address of the primary")
+    if scheme not in _SCHEMES:
+        raise InputError(f"redis url: the scheme {scheme[:20]!r} is not one of {', '.join(_SCHEMES)}")
+    try:
+        options: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
+        port = int(options.get("port", 6379))
+        db = int(options.get("db", 0))
+    except (ValueError, TypeError) as error:
+        if urlsplit(url).password:
+            raise InputError(f"redis url: it cannot be read ({type(error).__name__})") from None
+        raise InputError(f"redis url: it cannot be read ({error})") from None
+    path = str(options.get("path", "")) if scheme == "unix" else ""
+    if scheme == "unix" and not path:
+        raise InputError("redis url: unix:// needs the path of a socket, as in unix:///run/redis.sock")
+    host = str(options.get("host") or "localhost")
+    shown = f"unix://{path}" if path else f"{scheme}://{host}:{port}"
+    return Endpoint(
+        host=host,
+        port=port,
+        path=path,
+        db=db,
+        username=str(options.get("username") or ""),
+        password=str(options.get("password") or ""),
+        tls=_tls(options) if scheme == "rediss" else None,
+        shown=f"{shown}/{db}" if db and not path else shown,
+    )
+
+
+def _tls(options: dict[str, Any]) -> ssl.SSLContext:
+    """TLS by redis-py's own url options: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs, ssl_check_hostname."""
+    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"), capath=options.get("ssl_ca_path"))
+    if str(options.get("ssl_check_hostname", "true")).lower() in ("false", "0", "no"):
+        context.check_hostname = False
+    if str(options.get("ssl_cert_reqs", "required")).lower() == "none":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.get("ssl_certfile"):
+        context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
+    return context
+
+
+# -- greeting ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """Who answered. ``client_id`` is what CLIENT UNBLOCK takes."""
+
+    client_id: int
+    server: str
+
+
+class GreetingError(Exception):
+    """The server answered and does not serve us; ``answer`` is what to give the callers."""
+
+    def __init__(self, answer: Unavailable) -> None:
+        super().__init__(answer.error)
+        self.answer = answer
+
+
+def greeting(endpoint: Endpoint, client_name: str) -> list[Call[Any]]:
+    """What to send first, all at once: log in by RESP 2, take the database, see that it serves."""
+    hello: list[Argument] = ["HELLO", 2]
+    if endpoint.password:
+        hello += ("AUTH", endpoint.username or "default", endpoint.password)
+    hello += ("SETNAME", client_name)
+    commands: list[Sequence[Argument]] = [hello]
+    if endpoint.db:
+        commands.append(("SELECT", endpoint.db))
+    commands.append(("PING",))
+    return [Call("connect", None, (), command, "writer", True, lambda reply: reply) for command in commands]
+
+
+def read_greeting(endpoint: Endpoint, answers: Sequence[Answer[Any]]) -> Greeting:
+    """Raises GreetingError unless all of the greeting was answered well, by a primary."""
+    for answer in answers:
+        if isinstance(answer, Value):
+            continue
+        error = answer.detail if isinstance(answer, Refused) else answer.error
+        auth = isinstance(answer, Unavailable) and answer.auth
+        raise GreetingError(Unavailable(f"{endpoint.shown}: {error}", auth=auth))
+    first = answers[0]
+    assert isinstance(first, Value)
+    facts = {text(name): value for name, value in zip(first.value[::2], first.value[1::2], strict=True)}
+    role = text(facts.get("role", b"master"))
+    if role != "master":
+        raise GreetingError(Unavailable(f"{endpoint.shown}: READONLY, the server is a {role}"))
+    server = f"{text(facts.get('server', b'redis'))} {text(facts.get('version', b''))}".strip()
+    return Greeting(int(facts.get("id", 0)), server)
+
+
+# -- words and replies ------------------------------------------------------------------------------
+
+
+def pack(call: Call[Any], *, with_text: bool = False) -> bytes:
+    """The bytes of a call. Raises UnicodeEncodeError for a text that UTF-8 cannot carry."""
+    packed: bytes = hiredis.pack_command(call.command(with_text=with_text))  # type: ignore[arg-type]
+    return packed
+
+
+def is_unknown_script(reply: object) -> bool:
+    return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
+
+
+def understand(call: Call[T], reply: Any) -> tuple[Answer[T], bool]:
+    """What a reply means, and whether the connection it came on should not be used again."""
+    if isinstance(reply, hiredis.ReplyError):
+        return _understand_error(call, str(reply))
+    try:
+        if call.script is None:
+            return Value(call.parse(reply)), False
+        if reply[0] == b"ok":
+            return Value(call.parse(reply[1:])), False
+        return Refused(text(reply[1]), text(reply[2]) if len(reply) > 2 else ""), False
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        # done, but by a server or a script that is not the one we know: the caller must not take it for a refusal
+        return Unknown(f"{call.name}: the reply cannot be read ({type(error).__name__}: {error})"), False
+
+
+def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
+    code = error.partition(" ")[0]
+    if code == "ERR":
+        inside = _INSIDE_SCRIPT.search(error)  # before Redis 7 the script's error code stands inside
+        code = inside.group(1) if inside else code
+    if code in call.refusals:
+        return Refused(call.refusals[code], error), False
+    if code == "WRONGTYPE":
+        return Refused("wrong_type", error), False
+    if code in _DROP or "max number of clients" in error:
+        return Unavailable(error, auth=code in _AUTH), True
+    if code in _KEEP:
+        return Unavailable(error, auth=code in _AUTH), False
+    return Refused("server_error", error), False
+
+
+# -- when -------------------------------------------------------------------------------------------
+
+
+def backoff_s(failures: int, chance: float, *, base: float = BACKOFF_BASE_S, cap: float = BACKOFF_CAP_S) -> float:
+    """Seconds to wait after so many failures in a row: doubling, capped, the upper half by ``chance`` (0 to 1).
+
+    Defined for every number of failures: no power grows beyond the cap.
+    """
+    if failures <= 0:
+        return 0.0
+    ceiling = min(cap, base * 2.0 ** min(failures - 1, 32))
+    return ceiling * (0.5 + 0.5 * min(1.0, max(0.0, chance)))
