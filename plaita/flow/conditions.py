@@ -11,6 +11,7 @@ from typing import Any
 from plaita.errors import ExpressionError, FlowDefinitionError, Problem
 from plaita.flow import functions_logic as logic
 from plaita.flow.expr_limits import MAX_DEPTH, kind
+from plaita.flow.expr_run import reason_of
 from plaita.flow.expressions import CompiledValue, Scope, compile_value
 from plaita.flow.nearest import Nearest, shown
 
@@ -79,10 +80,9 @@ class _Comparison(CompiledCondition):
             return self._operator == "ne" and left is not right
         try:
             return self._operation(left, right)
-        except Exception as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        except Exception as error:  # noqa: BLE001 - values of node code may compare as they like; raised again, named
             sides = f"{kind(left)} {self._operator} {kind(right)}"
-            raise ExpressionError(f"condition on {self._label}: {sides}: {reason}") from None
+            raise ExpressionError(f"condition on {self._label}: {sides}: {reason_of(error)}") from None
 
 
 class _Group(CompiledCondition):

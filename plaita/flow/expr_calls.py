@@ -30,7 +30,7 @@ def call_node(source: str, spec: functions.FunctionSpec, arguments: tuple[Node, 
             _account(run, spec, values, result)
         except ExpressionError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a function may be a plug-in's; it is raised again, named
             kinds = ", ".join(kind(value) for value in values[:8]) + (", …" if len(values) > 8 else "")
             # Built-in functions raise for their own checks: a bare ValueError or TypeError as the cause would make the
             # same fault of an author look like different kinds of failure. A plug-in's exception is kept for its owner.

@@ -14,7 +14,16 @@ from plaita.errors import ExpressionError
 from plaita.flow import functions
 from plaita.flow.expr_calls import call_node, constant
 from plaita.flow.expr_limits import MAX_TEMPLATE_PARTS, kind, shortened
-from plaita.flow.expr_parser import Call, Literal, Path, SyntaxFault, Tree, parse_embedded, parse_expression
+from plaita.flow.expr_parser import (
+    Call,
+    Literal,
+    Path,
+    SyntaxFault,
+    Tree,
+    leading_name,
+    parse_embedded,
+    parse_expression,
+)
 from plaita.flow.expr_paths import LITERAL_DOLLAR, path_node, root_fault
 from plaita.flow.expr_run import Node, Run, failure, reason_of
 from plaita.flow.expr_warnings import literal_warnings
@@ -138,7 +147,12 @@ def _template_node(source: str, parts: tuple[str | Node, ...]) -> Node:
     return evaluate
 
 
-def _syntax_failure(text: str, fault: SyntaxFault) -> ExpressionError:
+def _syntax_failure(text: str, fault: SyntaxFault, loop_roots: bool) -> ExpressionError:
+    root = leading_name(text)
+    if root is not None and root != "F":  # "$5 off": that there is no root $5 says more than where the grammar ends
+        reason = root_fault(root, loop_roots)
+        if reason is not None:
+            return failure(text, "", reason)
     hint = f"; {LITERAL_DOLLAR}" if text.startswith("$") and fault.position <= 1 else ""
     around = text if text.startswith("$") or len(text) <= 100 else "…" + text[max(0, fault.position - 40) :]
     return failure(around, "", f"{fault.reason} (character {fault.position + 1}){hint}")
@@ -155,7 +169,7 @@ def _compile_text(text: str, loop_roots: bool, fallback: bool) -> CompiledText:
         else:
             node = _template(text, compiler, fallback, warnings)
     except SyntaxFault as fault:
-        raise _syntax_failure(text, fault) from None
+        raise _syntax_failure(text, fault, loop_roots) from None
     return CompiledText(node, frozenset(compiler.references), tuple(dict.fromkeys(warnings)))
 
 

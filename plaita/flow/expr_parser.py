@@ -106,6 +106,12 @@ def parse_embedded(text: str, start: int) -> tuple[Tree, int]:
     return tree, parser.position + 2
 
 
+def leading_name(text: str) -> str | None:
+    """The name that follows a ``$`` at the very beginning, or None."""
+    name = _NAME.match(text, 1) if text.startswith("$") else None
+    return name.group() if name else None
+
+
 def _require_short(text: str) -> None:
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_EXPRESSION_BYTES:

@@ -50,10 +50,11 @@ def mul(a: Any, b: Any) -> Any:
 
 
 def _repeat(value: str | list[Any] | tuple[Any, ...], times: int) -> Any:
-    if times > 0:
-        size = len(value) * times if isinstance(value, str) else measure(value, MAX_BUILT_BYTES) * times
-        if size > MAX_BUILT_BYTES:
-            raise ValueError(f"the repetition would take more than {megabytes(MAX_BUILT_BYTES)}")
+    if times <= 0 or not value:
+        return value[:0]
+    size = len(value) * times if isinstance(value, str) else measure(value, MAX_BUILT_BYTES) * times
+    if size > MAX_BUILT_BYTES:
+        raise ValueError(f"the repetition would take more than {megabytes(MAX_BUILT_BYTES)}")
     return value * times if isinstance(value, str) else list(value) * times
 
 
