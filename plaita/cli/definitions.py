@@ -23,7 +23,6 @@ class Definition:
     """A flow that may be stored: ``body`` is its canonical JSON, ``flow_hash`` the sha256 of that."""
 
     flow_id: str
-    version: str | None
     flow_hash: str
     body: bytes
     warnings: tuple[Problem, ...]
@@ -47,27 +46,38 @@ def node_registry(preloads: Sequence[str]) -> NodeRegistry:
     return registry
 
 
-def read_flow(
-    source: str,
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The bytes of a definition and where they came from: a file's name, or ``-``."""
+
+    name: str
+    data: bytes
+
+
+def read_source(name: str) -> Source:
+    """Read a file or stdin once. Raises InputError."""
+    return Source(name, read_bytes(name, "FILE", MAX_DEFINITION_BYTES))
+
+
+def judge_flow(
+    source: Source,
+    types: NodeRegistry,
     *,
     given_id: str | None = None,
-    preloads: Sequence[str] = (),
     other_types: Collection[str] = (),
     allow_unknown_types: bool = False,
 ) -> Definition:
-    """The definition in a file or on stdin (``-``). Raises FlowDefinitionError with every problem, or InputError."""
+    """The definition, fit to be stored. Raises FlowDefinitionError with every problem."""
     from plaita.flow.model import parse_flow
     from plaita.flow.outline import flow_hash
 
-    data = read_bytes(source, "FILE", MAX_DEFINITION_BYTES)
-    flow = parse_flow(data, node_registry(preloads), other_types=other_types, allow_unknown_types=allow_unknown_types)
+    flow = parse_flow(source.data, types, other_types=other_types, allow_unknown_types=allow_unknown_types)
     try:
-        flow_id = flow_id_for(source, given_id, flow.flow_id)
+        flow_id = flow_id_for(source.name, given_id, flow.flow_id)
     except InputError as error:
         raise FlowDefinitionError([Problem("flow_id", str(error))]) from None
     return Definition(
         flow_id=flow_id,
-        version=flow.version,
         flow_hash=flow_hash(flow.raw),
         body=jsontext.canonical(flow.raw),
         warnings=tuple(flow.warnings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from plaita.cli import exits
 from plaita.cli.options import Session, new_app, with_session
 from plaita.cli.output import console, facts, note, print_json, table
-from plaita.errors import FlowDefinitionError
+from plaita.errors import FlowDefinitionError, UnreachableError
 
 app = new_app("flow", "Definitions of flows.\n\nExample: plaita flow put order.json")
 
@@ -49,25 +50,18 @@ def put(
 
     Example: plaita flow put order.json --preload my_nodes
     """
-    from plaita.cli.definitions import read_flow
+    from plaita.cli.definitions import judge_flow, node_registry, read_source
     from plaita.client import operations
 
+    source, types = read_source(file), node_registry(preload or ())
+    judge = functools.partial(judge_flow, source, types, given_id=flow_id, allow_unknown_types=allow_unknown_types)
     try:
         try:
-            definition = read_flow(
-                file, given_id=flow_id, preloads=preload or (), allow_unknown_types=allow_unknown_types
-            )
+            definition = judge()
         except FlowDefinitionError as error:
-            if not any(problem.place.endswith(".type") for problem in error.problems):
+            if not all(problem.place.endswith(".type") for problem in error.problems):
                 raise
-            announced = session.perform(operations.announced_node_types)
-            definition = read_flow(
-                file,
-                given_id=flow_id,
-                preloads=preload or (),
-                other_types=announced,
-                allow_unknown_types=allow_unknown_types,
-            )
+            definition = judge(other_types=_announced_types(session))  # DECISIONS 23
     except FlowDefinitionError as error:
         _refuse(session, file, error)
         return
@@ -93,6 +87,17 @@ def put(
     )
 
 
+def _announced_types(session: Session) -> list[str]:
+    """Node types of live supervisors; none when nobody can be asked: then the flow is refused, which is the answer."""
+    from plaita.client import operations
+
+    try:
+        return session.perform(operations.announced_node_types)
+    except UnreachableError as error:
+        note(f"which node types other hosts have is not known: {error}")
+        return []
+
+
 @app.command()
 @with_session
 def validate(
@@ -106,15 +111,11 @@ def validate(
 
     Example: plaita flow validate order.yaml --json
     """
-    from plaita.cli.definitions import read_flow
+    from plaita.cli.definitions import judge_flow, node_registry, read_source
 
+    source, types = read_source(file), node_registry(preload or ())
     try:
-        definition = read_flow(
-            file,
-            given_id=flow_id or ("stdin" if file == "-" else None),
-            preloads=preload or (),
-            allow_unknown_types=allow_unknown_types,
-        )
+        definition = judge_flow(source, types, given_id=flow_id, allow_unknown_types=allow_unknown_types)
     except FlowDefinitionError as error:
         _refuse(session, file, error)
         return

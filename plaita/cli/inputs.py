@@ -53,13 +53,13 @@ def read_json(argument: str | None, what: str, default: Any = None) -> Any:
 
 
 def flow_id_for(source: str, given: str | None, in_definition: str | None) -> str:
-    """``--id``, else the definition's own, else the file's name without its ending. Raises InputError."""
+    """``--id``, else the definition's own, else the file's name without its ending, else ``stdin``."""
     if given is not None:
         return ids.check_id(given, "--id")
     if in_definition is not None:
         return ids.check_id(in_definition, "flow_id")
     if source == "-":
-        raise InputError("the flow has no flow_id and came on stdin; name it with --id")
+        return "stdin"
     stem = Path(os.path.basename(source)).stem
     try:
         return ids.check_id(stem, "flow id from the file's name")

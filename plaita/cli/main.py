@@ -60,14 +60,16 @@ def run(
     Example: plaita run hello.json --input '{"name": "x"}'
     """
     from plaita import jsontext
-    from plaita.cli.definitions import problems_document, read_flow
+    from plaita.cli.definitions import judge_flow, node_registry, problems_document, read_source
     from plaita.cli.private_run import run_privately
     from plaita.errors import FlowDefinitionError, InputError
 
     if file == "-" and given == "-":
         raise InputError("FILE and --input cannot both be stdin")
+    value = read_json(given, "--input", {})
+    source, types = read_source(file), node_registry(preload or ())
     try:
-        definition = read_flow(file, given_id="stdin" if file == "-" else None, preloads=preload or ())
+        definition = judge_flow(source, types)
     except FlowDefinitionError as error:
         if session.json:
             print_json(problems_document(error))
@@ -75,7 +77,7 @@ def run(
         raise typer.Exit(exits.USAGE) from None
     for warning in definition.warnings:
         note(f"warning: {warning}")
-    document = run_privately(definition, read_json(given, "--input", {}), preload or (), timeout)
+    document = run_privately(definition, value, preload or (), timeout)
     if session.json:
         print_json(document)
     elif document["status"] == "completed":

@@ -1,10 +1,29 @@
 """For programs that start and follow executions: ``Client`` (blocking) and ``AsyncClient``. The commands use it too.
 
 Owns: what a caller may ask for, checked and worded; the JSON forms of CONTRACT. Must not: run node code, take leases.
+Each name is loaded when first asked for: a command needs one of the two clients, never both.
 """
 
-from plaita.client.aio import AsyncClient
-from plaita.client.blocking import Client
-from plaita.client.operations import NotInThisVersionError, StartedExecution
+from __future__ import annotations
 
-__all__ = ["AsyncClient", "Client", "NotInThisVersionError", "StartedExecution"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plaita.client.aio import AsyncClient as AsyncClient
+    from plaita.client.blocking import Client as Client
+    from plaita.client.operations import NotInThisVersionError as NotInThisVersionError
+    from plaita.client.operations import StartedExecution as StartedExecution
+
+_EXPORTS = {
+    "AsyncClient": "plaita.client.aio",
+    "Client": "plaita.client.blocking",
+    "NotInThisVersionError": "plaita.client.operations",
+    "StartedExecution": "plaita.client.operations",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'plaita.client' has no attribute {name!r}")
+    return getattr(importlib.import_module(_EXPORTS[name]), name)

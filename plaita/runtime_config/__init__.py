@@ -7,7 +7,7 @@ looking at the environment after the start.
 Read `settings` (what exists), then `load` (the order of things).
 """
 
-from plaita.runtime_config.generations import Generations, effective, generations
+from plaita.runtime_config.generations import Generations, config_family, effective, generations
 from plaita.runtime_config.host import default_socket, socket_path_fault, user_socket
 from plaita.runtime_config.load import DEFAULT_CONFIG_FILE, load_client_config, load_runtime_config
 from plaita.runtime_config.secrets import mask_url
@@ -27,6 +27,7 @@ __all__ = [
     "Generations",
     "Setting",
     "SupervisorConfig",
+    "config_family",
     "default_socket",
     "effective",
     "every_setting",

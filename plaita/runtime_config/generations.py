@@ -28,6 +28,17 @@ def _digest(prefix: str, meaning: Mapping[str, Any]) -> str:
     return prefix + hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
+def config_family(config: ConnectionConfig) -> str:
+    """The id of what makes carriers understood; producers know it too, so it needs a connection's settings only."""
+    family: dict[str, Any] = {
+        name: getattr(config, name)
+        for name, setting in settings_of(ConnectionConfig).items()
+        if setting.group == "family"
+    }
+    family["schema_version"] = TASK_SCHEMA_VERSION
+    return _digest("cf1-", family)
+
+
 def generations(config: SupervisorConfig) -> Generations:
     """The three ids of a configuration.
 
@@ -37,12 +48,10 @@ def generations(config: SupervisorConfig) -> Generations:
     shown = config.model_dump(mode="json")
     shown["redis_url"] = mask_url(config.redis_url)
     groups = {name: setting.group for name, setting in settings_of(type(config)).items()}
-    family = {name: shown[name] for name, group in groups.items() if group == "family"}
-    family["schema_version"] = TASK_SCHEMA_VERSION
     budget = {name: shown[name] for name, group in groups.items() if group == "budget"}
     meaning = {name: shown[name] for name, group in groups.items() if group != "appearance"}
     meaning["schema_version"] = TASK_SCHEMA_VERSION
-    return Generations(_digest("cf1-", family), _digest("cfg1-", meaning), _digest("bg1-", budget))
+    return Generations(config_family(config), _digest("cfg1-", meaning), _digest("bg1-", budget))
 
 
 def effective(config: ConnectionConfig) -> dict[str, Any]:

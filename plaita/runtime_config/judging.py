@@ -71,19 +71,36 @@ def _reason(error: Mapping[str, Any]) -> str:
 def build(
     model: type[Config], values: dict[str, Any], settings: Mapping[str, Setting], collect: Collector
 ) -> Config | None:
-    """The model of the values. Optional ones that do not fit are dropped with a warning, others noted as faults."""
-    for _attempt in range(2):
+    """The model of the values, or None. Optional ones that do not fit are dropped with a warning, others are faults.
+
+    What was given is told first and dropped, then the rest is judged anew: a default that follows from a wrong value
+    (the dead letters of a queue without a name) is no fault of its own.
+    """
+    while True:
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            for name, detail in {str(item["loc"][0]): item for item in reversed(error.errors())}.items():
-                setting = settings[name]
-                given = collect.given.get(name, Given(values.get(name), f"default of {name}", 2))
-                message = f"{given.source}: {shown(given.value, setting)}: {_reason(detail)}; right is {setting.right}"
-                if setting.optional and given.rank != 3:
-                    default = model.model_fields[name].default
-                    collect.warnings.append(f"{message}; the default {default!r} is used")
-                else:
-                    collect.faults.append(message)
-                values.pop(name, None)
-    return None
+            wrong = {str(item["loc"][0]): item for item in reversed(error.errors())}
+            given = [name for name in wrong if name in collect.given]
+            for name in given or wrong:
+                _note(name, wrong[name], settings[name], model, values, collect)
+            if not given:
+                return None
+
+
+def _note(
+    name: str,
+    detail: Mapping[str, Any],
+    setting: Setting,
+    model: type[ConnectionConfig],
+    values: dict[str, Any],
+    collect: Collector,
+) -> None:
+    value = values.pop(name, None)
+    given = collect.given.pop(name, Given(value, f"default of {name}", 3))
+    message = f"{given.source}: {shown(given.value, setting)}: {_reason(detail)}; right is {setting.right}"
+    if setting.optional and given.rank != 3:
+        default = model.model_fields[name].default
+        collect.warnings.append(f"{message}; the default {default!r} is used")
+    else:
+        collect.faults.append(message)

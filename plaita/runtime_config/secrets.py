@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from plaita.runtime_config.settings import Setting
 
@@ -12,19 +11,17 @@ _SECRET_QUERY_KEYS = frozenset({"password", "sentinel_password", "ssl_password"}
 
 
 def mask_url(url: str) -> str:
-    """The URL with every password in it replaced by ``***``; any other text with a ``:secret@`` form is masked too."""
+    """The URL with every password in it replaced by ``***``. What cannot be read as a URL is not shown at all."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return re.sub(r"//.*@", "//***@", url)
-    netloc = parts.netloc
-    if "@" in netloc:
-        credentials, _, host = netloc.rpartition("@")
-        user, colon, _password = credentials.partition(":")
-        netloc = f"{user}:***@{host}" if colon else f"***@{host}"
+        return "(masked)"
+    credentials, at, host = parts.netloc.rpartition("@")
+    user, colon, _password = credentials.partition(":")
+    netloc = f"{user}:***@{host}" if colon else f"***@{host}" if at else host
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     query = urlencode([(key, "***" if key.lower() in _SECRET_QUERY_KEYS else item) for key, item in pairs], safe="*/")
-    return urlunsplit(SplitResult(parts.scheme, netloc, parts.path, query, parts.fragment))
+    return f"{parts.scheme}://{netloc}{parts.path}{'?' if query else ''}{query}"
 
 
 def shown(value: Any, setting: Setting) -> str:
