@@ -1,8 +1,8 @@
 """Carriers: the queue messages that move executions, validated at the edge (ledger Q6, Q9, S3).
 
-A stream entry has ``payload`` (JSON) and ``schema_version``; plaita's own producers add ``execution_id``, ``tenant_id``,
-``flow_id`` and ``config_family`` as fields, so that scripts need not read JSON. What stands in the payload is
-the producer's word; the fields are for routing only and must not contradict it.
+A stream entry has ``payload`` (JSON) and ``schema_version``; plaita's own producers add ``execution_id``,
+``tenant_id``, ``flow_id`` and ``config_family`` as fields, so that scripts need not read JSON. What stands in the
+payload is the producer's word; the fields are for routing only and must not contradict it.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def resume_payload(
 
 
 def routing_fields(*, execution_id: str, tenant_id: str, flow_id: str, config_family: str = "") -> dict[str, str]:
-    """The entry fields beside ``payload`` (DECISIONS 4), so that scripts can find lease and row without reading JSON."""
+    """The entry fields beside ``payload`` (DECISIONS 4), so that scripts can find lease and row without reading
+    JSON."""
     fields = {
         "schema_version": str(TASK_SCHEMA_VERSION),
         "execution_id": execution_id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -11,47 +10,28 @@ class Verdict(Enum):
     LEAVE_PENDING = "leave pending"  # reclaimed when the lease is over, or the only thing that can wake somebody
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A lease value taken apart. ``instance`` and ``incarnation`` name the holder, the rest its carrier."""
-
-    instance: str
-    incarnation: str
-    token: str
-    stream: str
-    entry_id: str
-
-
-def parse_lease(value: str) -> Lease | None:
-    """The parts of ``v2 <instance>/<incarnation> <token> <stream> <entry id>``; None for another format."""
-    parts = value.split(" ")
-    if len(parts) != 5 or parts[0] != "v2" or "/" not in parts[1]:
-        return None
-    instance, _, incarnation = parts[1].rpartition("/")
-    return Lease(instance, incarnation, parts[2], parts[3], parts[4])
-
-
 def judge(
     *,
     resume_type: str | None,
-    lease: Lease | None,
-    stream: str,
-    entry_id: str,
-    holder_status: str | None,
-    holder_incarnation: str | None,
     registry: bool,
+    lease_readable: bool,
+    is_holders_carrier: bool,
+    holder_incarnation_registered: bool,
+    holder_status: str | None,
 ) -> Verdict:
     """First match decides.
 
-    ``resume_type`` is None for a start. ``holder_status`` and ``holder_incarnation`` are what the registry says of the
-    lease's instance, None when it says nothing. ``registry`` is False when this supervisor runs without one.
+    ``resume_type`` is None for a start. ``registry`` is False when this supervisor runs without one.
+    ``lease_readable`` is False for an old format. ``is_holders_carrier``: the lease was taken with this very entry,
+    which only its holder may ack. ``holder_incarnation_registered``: the registry knows the lease's instance in the
+    incarnation that took it; ``holder_status`` is the status it is registered with.
     """
     if resume_type in ("event", "timeout", "cancel"):
         return Verdict.LEAVE_PENDING
-    if not registry or lease is None:
+    if not registry or not lease_readable:
         return Verdict.LEAVE_PENDING
-    if (lease.stream, lease.entry_id) == (stream, entry_id):
+    if is_holders_carrier:
         return Verdict.LEAVE_PENDING
-    if holder_incarnation != lease.incarnation or holder_status != "running":
+    if not holder_incarnation_registered or holder_status != "running":
         return Verdict.LEAVE_PENDING
     return Verdict.ACK_DUPLICATE

@@ -17,8 +17,8 @@ MAX_DELAY_MS = 10_000
 def respawn_delay_ms(deaths: Sequence[int], now: int, *, spawn_failures: int) -> int:
     """Milliseconds to wait before the next spawn of a slot.
 
-    ``deaths`` are the boot-clock times of the slot's last deaths; ``spawn_failures`` counts executors in a row that never
-    said hello, which slow things down from the first one on.
+    ``deaths`` are the boot-clock times of the slot's last deaths; ``spawn_failures`` counts executors in a row that
+    never said hello, which slow things down from the first one on.
     """
     recent = sum(1 for at in deaths if now - at < WINDOW_MS)
     excess = max(recent - FREE_DEATHS, spawn_failures)

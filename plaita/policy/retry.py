@@ -1,4 +1,5 @@
-"""What follows a step that did not succeed: again at once, again later, or the end (ledger S9-S12, DECISIONS 7, 8, 24)."""
+"""What follows a step that did not succeed: again at once, again later, or the end (ledger S9-S12, DECISIONS 7, 8,
+24)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _doubling(count: int, base: int, cap: int) -> int:
     """base, 2 base, 4 base ... for counts 1, 2, 3 ..., never above ``cap``, for any count."""
     if count < 1:
         return 0
-    return min(cap, base * 2 ** min(count - 1, 32))
+    return min(cap, base << min(count - 1, 32))
 
 
 def after_failure(*, retryable: bool, node_failures: int, total_retries: int, max_deliveries: int) -> Verdict:
@@ -47,8 +48,8 @@ def after_failure(*, retryable: bool, node_failures: int, total_retries: int, ma
 
 
 def after_death(*, lost: int, max_deliveries: int) -> Verdict:
-    """An executor died under a step. ``lost`` counts lost steps of this node in a row, this one included. The wait is 0,
-    1, 2, 4 s (DECISIONS 8)."""
+    """An executor died under a step. ``lost`` counts lost steps of this node in a row, this one included. The wait is
+    0, 1, 2, 4 s (DECISIONS 8)."""
     if lost >= max_deliveries:
         return Verdict(Next.END, dead_letter=True, reason=f"{lost} lost steps in a row of one node")
     if lost <= 1:

@@ -24,6 +24,7 @@ class SlotEvent(Enum):
     ASSIGN = "assign"
     ANSWER = "answer"
     STOP = "stop"  # deadline, lease lost, cancel, memory, drain, retirement
+    KILL = "kill"  # over a limit, a broken protocol, a lease that ran out: there is no time or use to ask
     GRACE_OVER = "grace over"
     SPAWN_DEADLINE = "spawn deadline"
     EXITED = "exited"
@@ -49,6 +50,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.SPAWNING, SlotEvent.ASSIGN): (Slot.SPAWNING, (_A.FAULT,)),
     (Slot.SPAWNING, SlotEvent.ANSWER): (Slot.KILLED, (_A.KILL,)),
     (Slot.SPAWNING, SlotEvent.STOP): (Slot.KILLED, (_A.KILL,)),
+    (Slot.SPAWNING, SlotEvent.KILL): (Slot.KILLED, (_A.KILL,)),
     (Slot.SPAWNING, SlotEvent.GRACE_OVER): (Slot.SPAWNING, ()),
     (Slot.SPAWNING, SlotEvent.SPAWN_DEADLINE): (Slot.KILLED, (_A.COUNT_SPAWN_FAILURE, _A.KILL)),
     (Slot.SPAWNING, SlotEvent.EXITED): (Slot.GONE, (_A.COUNT_SPAWN_FAILURE, _A.REPLACE)),
@@ -56,6 +58,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.IDLE, SlotEvent.ASSIGN): (Slot.BUSY, (_A.SEND,)),
     (Slot.IDLE, SlotEvent.ANSWER): (Slot.KILLED, (_A.KILL,)),
     (Slot.IDLE, SlotEvent.STOP): (Slot.ASKED, (_A.ASK,)),
+    (Slot.IDLE, SlotEvent.KILL): (Slot.KILLED, (_A.KILL,)),
     (Slot.IDLE, SlotEvent.GRACE_OVER): (Slot.IDLE, ()),
     (Slot.IDLE, SlotEvent.SPAWN_DEADLINE): (Slot.IDLE, ()),
     (Slot.IDLE, SlotEvent.EXITED): (Slot.GONE, (_A.REPLACE,)),
@@ -63,6 +66,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.BUSY, SlotEvent.ASSIGN): (Slot.BUSY, (_A.FAULT,)),
     (Slot.BUSY, SlotEvent.ANSWER): (Slot.IDLE, (_A.DELIVER,)),
     (Slot.BUSY, SlotEvent.STOP): (Slot.ASKED, (_A.ASK,)),
+    (Slot.BUSY, SlotEvent.KILL): (Slot.KILLED, (_A.KILL,)),
     (Slot.BUSY, SlotEvent.GRACE_OVER): (Slot.BUSY, ()),
     (Slot.BUSY, SlotEvent.SPAWN_DEADLINE): (Slot.BUSY, ()),
     (Slot.BUSY, SlotEvent.EXITED): (Slot.GONE, (_A.REPORT_EXIT, _A.REPLACE)),
@@ -70,6 +74,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.ASKED, SlotEvent.ASSIGN): (Slot.ASKED, (_A.FAULT,)),
     (Slot.ASKED, SlotEvent.ANSWER): (Slot.ASKED, (_A.DELIVER,)),
     (Slot.ASKED, SlotEvent.STOP): (Slot.ASKED, ()),
+    (Slot.ASKED, SlotEvent.KILL): (Slot.KILLED, (_A.KILL,)),
     (Slot.ASKED, SlotEvent.GRACE_OVER): (Slot.KILLED, (_A.KILL,)),
     (Slot.ASKED, SlotEvent.SPAWN_DEADLINE): (Slot.ASKED, ()),
     (Slot.ASKED, SlotEvent.EXITED): (Slot.GONE, (_A.REPORT_EXIT, _A.REPLACE)),
@@ -77,6 +82,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.KILLED, SlotEvent.ASSIGN): (Slot.KILLED, (_A.FAULT,)),
     (Slot.KILLED, SlotEvent.ANSWER): (Slot.KILLED, ()),
     (Slot.KILLED, SlotEvent.STOP): (Slot.KILLED, ()),
+    (Slot.KILLED, SlotEvent.KILL): (Slot.KILLED, ()),
     (Slot.KILLED, SlotEvent.GRACE_OVER): (Slot.KILLED, ()),
     (Slot.KILLED, SlotEvent.SPAWN_DEADLINE): (Slot.KILLED, ()),
     (Slot.KILLED, SlotEvent.EXITED): (Slot.GONE, (_A.REPORT_EXIT, _A.REPLACE)),
@@ -84,6 +90,7 @@ TABLE: Mapping[tuple[Slot, SlotEvent], Cell] = {
     (Slot.GONE, SlotEvent.ASSIGN): (Slot.GONE, (_A.FAULT,)),
     (Slot.GONE, SlotEvent.ANSWER): (Slot.GONE, ()),
     (Slot.GONE, SlotEvent.STOP): (Slot.GONE, ()),
+    (Slot.GONE, SlotEvent.KILL): (Slot.GONE, ()),
     (Slot.GONE, SlotEvent.GRACE_OVER): (Slot.GONE, ()),
     (Slot.GONE, SlotEvent.SPAWN_DEADLINE): (Slot.GONE, ()),
     (Slot.GONE, SlotEvent.EXITED): (Slot.GONE, ()),

@@ -1,0 +1,69 @@
+"""The envelope of a dead letter (ledger Q5): one JSON object in the entry's ``payload`` field, built and read here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plaita import jsontext
+
+REASON_MAX = 500
+
+
+def _readable(data: bytes) -> Any:
+    """JSON as it stands where it can be read, else the bytes as base64, so that nothing is lost."""
+    try:
+        return jsontext.loads(data)
+    except jsontext.JSONTextError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def envelope(
+    *,
+    reason: str,
+    cause: str,
+    source_stream: str,
+    source_id: str,
+    fields: Mapping[bytes, bytes],
+    schema_version: int,
+    dead_lettered_at_ms: int,
+    attempts: int,
+    execution_id: str | None = None,
+    flow_id: str | None = None,
+    node_id: str | None = None,
+    tenant_id: str | None = None,
+    raw_fields: Sequence[tuple[bytes, bytes]] | None = None,
+) -> list[tuple[str, bytes]]:
+    """The fields of the dead letter entry. ``raw_fields`` (of a malformed carrier) are kept byte for byte, in
+    base64."""
+    letter: dict[str, Any] = {
+        "reason": reason[:REASON_MAX],
+        "cause": cause,
+        "source_stream": source_stream,
+        "source_id": source_id,
+        "schema_version": schema_version,
+        "dead_lettered_at": dead_lettered_at_ms / 1000,
+        "delivery_count": attempts,
+        "execution_id": execution_id,
+        "flow_id": flow_id,
+        "node_id": node_id,
+        "tenant_id": tenant_id,
+        "payload": _readable(fields.get(b"payload", b"null")),
+    }
+    if raw_fields is not None:
+        letter["raw_fields"] = [
+            [base64.b64encode(name).decode("ascii"), base64.b64encode(value).decode("ascii")]
+            for name, value in raw_fields
+        ]
+    return [("payload", jsontext.dumps(letter)), ("schema_version", str(schema_version).encode())]
+
+
+def read(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """The envelope of an entry; one that cannot be read answers its reason and the raw payload, never an exception."""
+    raw = fields.get(b"payload", b"")
+    try:
+        value = jsontext.loads(raw)
+    except jsontext.JSONTextError as error:
+        return {"reason": f"unreadable envelope: {error}", "payload": _readable(raw)}
+    return value if isinstance(value, dict) else {"reason": "no envelope", "payload": value}

@@ -1,0 +1,159 @@
+"""Takes carriers: as many as there are free executors and no more, only while the gate is open (ledger G5, R1).
+
+One call takes what can be reclaimed, then wake-ups, then starts. When there is nothing it waits in a blocking read on a
+connection of its own, while a timer on the writer connection goes on reclaiming (DECISIONS 4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plaita.policy.backoff import backoff_s
+from plaita.store import carriers
+from plaita.store.call import Refused, Value
+from plaita.store.carriers import START, Entry, Take
+from plaita.store.keys import Keys
+from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor import logs
+from plaita.supervisor.stats import Stats
+
+RECLAIM_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """Times in ms. ``adopt`` takes over what an earlier life of this instance left, once at the start."""
+
+    consumer: str
+    holder: str
+    claim_min_idle_ms: int
+    read_block_ms: int
+    config_family: str
+    adopt: bool
+
+
+class Consumer:
+    """``capacity()`` is how many carriers may be taken now; ``start(entry)`` begins one; ``give_back(entry)`` hands
+    one on that nobody here can take."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        keys: Keys,
+        runner: AsyncRunner,
+        stats: Stats,
+        *,
+        capacity: Callable[[], int],
+        start: Callable[[Entry], None],
+        give_back: Callable[[Entry], None],
+        in_hand: Callable[[], list[str]],
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._runner = runner
+        self._stats = stats
+        self._capacity = capacity
+        self._start = start
+        self._give_back = give_back
+        self._in_hand = in_hand
+        self._changed = asyncio.Event()
+        self._cursors = (START, START)
+        self._adopting = settings.adopt
+        self._more = False
+        self._blocked = False
+        self._failures = 0
+
+    def wake(self) -> None:
+        """Something changed: the gate, or an executor became free."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Take carriers until cancelled. Every failure waits longer than the last, up to a limit: never a hot loop."""
+        reading: asyncio.Task[bool] | None = None
+        try:
+            while True:
+                self._changed.clear()
+                if self._capacity() <= 0:
+                    await self._wait(None)
+                    continue
+                took = await self._take()
+                if took is None:
+                    await asyncio.sleep(backoff_s(self._failures, base=0.05, cap=2.0, jitter=random.random()))
+                    self._failures += 1
+                    continue
+                self._failures = 0
+                if took or self._more:
+                    continue
+                if reading is None or reading.done():
+                    reading = asyncio.create_task(self._read(), name="blocking read")
+                await self._wait(reading)
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    async def _wait(self, reading: asyncio.Task[bool] | None) -> None:
+        """Until something changes, the blocking read ends, or it is time to reclaim again."""
+        change = asyncio.create_task(self._changed.wait())
+        waits: set[asyncio.Task[bool]] = {change}
+        if reading is not None:
+            waits.add(reading)
+        try:
+            await asyncio.wait(
+                waits,
+                timeout=RECLAIM_EVERY_S * (0.8 + random.random() * 0.4),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            change.cancel()
+        if reading is not None and reading.done() and not reading.cancelled() and not reading.result():
+            await asyncio.sleep(backoff_s(self._failures, base=0.05, cap=2.0, jitter=random.random()))
+            self._failures += 1
+
+    async def _take(self) -> int | None:
+        """How many carriers were begun; None when Redis did not serve."""
+        request = Take(
+            consumer=self._settings.consumer,
+            count=self._capacity(),
+            min_idle_ms=self._settings.claim_min_idle_ms,
+            holder=self._settings.holder,
+            adopt=self._adopting,
+            cursors=self._cursors,
+            family=self._settings.config_family,
+            in_hand=self._in_hand(),  # what waits for Redis in here may be idle for long: it is ours all the same
+        )
+        answer = await self._runner.run(carriers.take(self._keys, request))
+        if not isinstance(answer, Value):
+            return None
+        taken = answer.value
+        self._cursors = taken.cursors
+        self._more = taken.more_pending
+        if self._adopting and not taken.more_pending and len(taken.entries) < request.count:
+            self._adopting = False
+        self._stats.add("ghosts_acked", taken.ghosts)
+        for entry in taken.entries:
+            if entry.reclaimed:
+                self._stats.add("reclaimed")
+                logs.info("carrier.reclaimed", entry_id=entry.entry_id, stream=entry.stream)
+            self._begin(entry)
+        return len(taken.entries)
+
+    async def _read(self) -> bool:
+        """Wait for one carrier; False when Redis did not serve."""
+        answer = await self._runner.run(
+            carriers.read_blocking(self._keys, self._settings.consumer, self._settings.read_block_ms)
+        )
+        if isinstance(answer, Value):
+            for entry in answer.value:
+                self._begin(entry)
+            return True
+        # NOGROUP: the stream was deleted or the server emptied; the next take makes the group anew, from id 0.
+        return isinstance(answer, Refused)
+
+    def _begin(self, entry: Entry) -> None:
+        if self._capacity() > 0:
+            self._start(entry)
+        else:
+            self._give_back(entry)

@@ -1,0 +1,494 @@
+"""One carrier's way through this host: admit, begin, run step after step, settle. One straight coroutine a carrier.
+
+Owns the order of things, decides nothing itself: verdicts come from ``policy``, writing is ``settle``'s, processes are
+the ``pool``'s, leases the ``lease_keeper``'s. Whatever happens in here, the carrier is either settled by a script or
+still pending in Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from plaita import jsontext
+from plaita.clock import boot_ms
+from plaita.errors import InputError
+from plaita.ids import new_nonce
+from plaita.ipc.messages import Action, Answer, Need, Run
+from plaita.policy import begin_refusal, lease, retry
+from plaita.policy.begin_refusal import Settle
+from plaita.policy.carrier import Carrier, Malformed, TooNew, read_carrier
+from plaita.policy.lease_conflict import Verdict as ConflictVerdict
+from plaita.policy.lease_conflict import judge
+from plaita.policy.slot import Slot
+from plaita.store import executions, leases
+from plaita.store.call import Refused, Value
+from plaita.store.carriers import Entry
+from plaita.store.executions import Begin, Begun, ForeignStart
+from plaita.store.keys import Keys, check_tenant
+from plaita.supervisor import logs
+from plaita.supervisor.executor import Died, Executor
+from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
+from plaita.supervisor.held import Held, NodeTiming
+from plaita.supervisor.lease_keeper import LeaseKeeper
+from plaita.supervisor.pool import Pool
+from plaita.supervisor.sender import Sender
+from plaita.supervisor.settle import Settler
+from plaita.supervisor.stats import Stats
+from plaita.unix.reaper import unknown_exit
+
+EXECUTOR_WAIT_S = 1.0  # DECISIONS 8
+RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """``holder`` is ``<instance>/<incarnation>``; times in ms."""
+
+    holder: str
+    lease_ttl_ms: int
+    max_deliveries: int
+    namespace: str
+    isolate: str
+    default_node_timeout_ms: int | None
+    registry: bool
+
+
+class Dispatch:
+    """``leaving`` is true once no further step may start here. ``holder_record(instance)`` reads the registry:
+    (incarnation, status), or None when it has no entry or cannot be read."""
+
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        keys: Keys,
+        sender: Sender,
+        pool: Pool,
+        keeper: LeaseKeeper,
+        flows: FlowCache,
+        settler: Settler,
+        stats: Stats,
+        *,
+        leaving: Callable[[], bool],
+        holder_record: Callable[[str], Awaitable[tuple[str, str] | None]],
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._tenants: dict[str, Keys] = {keys.tenant: keys}
+        self._sender = sender
+        self._pool = pool
+        self._keeper = keeper
+        self._flows = flows
+        self._settler = settler
+        self._stats = stats
+        self._leaving = leaving
+        self._holder_record = holder_record
+
+    async def carry(self, entry: Entry) -> None:
+        """See the carrier to its end on this host. Never raises but CancelledError: a bug in here is logged, and the
+        carrier, still pending, is delivered again when its lease has run out."""
+        try:
+            await self._carry(entry)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one carrier's bug must not take the supervisor down
+            self._stats.add("failed")
+            logs.error(
+                "dispatch.bug", entry_id=entry.entry_id, error=repr(error), traceback="".join(traceback.format_exc())
+            )
+
+    async def _carry(self, entry: Entry) -> None:
+        carrier = read_carrier(entry.fields, queue=self._keys.stream(entry.stream), entry_id=entry.entry_id)
+        if isinstance(carrier, Malformed):
+            await self._settler.dead_letter(entry, carrier.reason, "malformed", raw=True)
+            return
+        if isinstance(carrier, TooNew):
+            self._stats.add("schema_rejected")
+            await self._settler.dead_letter(entry, f"unsupported schema_version={carrier.schema_version}", "schema")
+            return
+        try:
+            tenant = check_tenant(carrier.tenant_id)
+        except InputError as error:
+            await self._settler.dead_letter(entry, str(error), "malformed", raw=True)
+            return
+        if self._leaving():
+            await self._settler.release(entry)
+            return
+        keys = self._keys_of(tenant)
+        begun = await self._begin(keys, carrier, entry)
+        if begun is not None:
+            await self._hold(keys, carrier, entry, *begun)
+
+    def _keys_of(self, tenant: str) -> Keys:
+        found = self._tenants.get(tenant)
+        if found is None:
+            if len(self._tenants) > 4096:
+                self._tenants = {self._keys.tenant: self._keys}
+            found = self._tenants[tenant] = self._keys.for_tenant(tenant)
+        return found
+
+    # -- begin -----------------------------------------------------------------------------------------
+
+    async def _begin(self, keys: Keys, carrier: Carrier, entry: Entry) -> tuple[Begun, lease.Times] | None:
+        foreign = None
+        if carrier.params is not None and carrier.flow_id is not None:
+            foreign = ForeignStart(carrier.flow_id, carrier.version or "latest", carrier.params)
+        request = Begin(
+            execution_id=carrier.execution_id,
+            holder=self._settings.holder,
+            nonce=new_nonce(),
+            lease_ttl_ms=self._settings.lease_ttl_ms,
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            max_lost=self._settings.max_deliveries,
+            foreign=foreign,
+        )
+        sent_at = boot_ms()
+        answer = await self._sender.send(executions.begin(keys, request), until=sent_at + self._settings.lease_ttl_ms)
+        if isinstance(answer, Value):
+            return answer.value, lease.times(sent_at, self._settings.lease_ttl_ms)
+        if answer is None:
+            logs.warning("begin.unanswered", execution_id=carrier.execution_id, entry_id=entry.entry_id)
+            return None
+        if answer.reason == "leased":
+            await self._conflict(carrier, entry, answer.detail)
+        else:
+            await self._refused(carrier, entry, answer)
+        return None
+
+    async def _conflict(self, carrier: Carrier, entry: Entry, lease_value: str) -> None:
+        self._stats.add("lease_conflicts")
+        there = leases.parse_lease(lease_value)
+        record = await self._holder_record(there.instance_id) if there is not None else None
+        verdict = judge(
+            resume_type=carrier.resume_type,
+            registry=self._settings.registry,
+            lease_readable=there is not None,
+            is_holders_carrier=there is not None and (there.stream, there.entry_id) == (entry.stream, entry.entry_id),
+            holder_incarnation_registered=record is not None and there is not None and record[0] == there.incarnation,
+            holder_status=record[1] if record is not None else None,
+        )
+        logs.info(
+            "lease.conflict",
+            execution_id=carrier.execution_id,
+            entry_id=entry.entry_id,
+            holder=there.holder if there is not None else lease_value,
+            verdict=verdict.value,
+        )
+        if verdict is ConflictVerdict.ACK_DUPLICATE:
+            if carrier.resume_type in ("continue", "retry"):
+                logs.warning(
+                    "resume.no_effect",
+                    execution_id=carrier.execution_id,
+                    advice="its holder lives and runs it; if it is really stuck, cancel it and start anew",
+                )
+            await self._settler.ack(entry)
+
+    async def _refused(self, carrier: Carrier, entry: Entry, answer: Refused) -> None:
+        ruling = begin_refusal.rule(answer.reason)
+        logs.log(
+            20 if ruling.settle is Settle.ACK else 30,
+            "begin.refused",
+            execution_id=carrier.execution_id,
+            reason=answer.reason,
+            detail=answer.detail,
+            explanation=ruling.explanation,
+        )
+        if ruling.settle is Settle.ACK:
+            await self._settler.ack(entry)
+        elif ruling.settle is Settle.POISON:
+            self._stats.add("poison_acked")
+            await self._settler.ack(entry)
+        elif ruling.settle is Settle.DEAD_LETTER:
+            reason = f"{answer.reason}: {ruling.explanation} ({answer.detail})" if answer.detail else ruling.explanation
+            await self._settler.dead_letter(entry, reason, answer.reason, carrier=carrier)
+
+    # -- holding ------------------------------------------------------------------------------------------
+
+    async def _hold(self, keys: Keys, carrier: Carrier, entry: Entry, begun: Begun, times: lease.Times) -> None:
+        control = begun.control
+        try:
+            flow = await self._flows.get(keys, control.get("flow_hash", ""), times.kill_at)
+        except FlowGone as error:
+            await self._settler.definition_gone(keys, entry, begun, carrier.execution_id, times, str(error))
+            return
+        if flow is None:
+            return  # Redis did not answer in time; the lease runs out and the carrier is delivered again
+        held = self._held(keys, carrier.execution_id, entry, begun, times, flow)
+        if begun.cancel or carrier.resume_type == "cancel":
+            held.cancel = begun.cancel_reason or "cancelled"
+        self._keeper.add(held)
+        try:
+            if begun.lost_exhausted:
+                await self._settler.exhausted(held, entry, control.get("death"))
+            else:
+                await self._advance(held, entry, flow)
+        finally:
+            self._keeper.remove(held)
+            self._let_go_of_executor(held)
+
+    def _held(
+        self, keys: Keys, execution_id: str, entry: Entry, begun: Begun, times: lease.Times, flow: StoredFlow
+    ) -> Held:
+        control = begun.control
+        return Held(
+            keys=keys,
+            execution_id=execution_id,
+            tenant_id=keys.tenant,
+            flow_id=control.get("flow_id", ""),
+            version=control.get("version", ""),
+            flow_hash=control.get("flow_hash", ""),
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            holder=self._settings.holder,
+            token=begun.token,
+            lease=times,
+            node_id=control.get("next_node") or flow.outline.start,
+            outline=flow.outline,
+            step=int(control.get("step", 0)),
+            lost=int(control.get("lost", 1)),
+            active_ms=int(control.get("active_ms", 0)),
+            last_node=control.get("last_node") or None,
+            branch=control.get("branch") or None,
+            timings={node: _timing(raw) for node, raw in begun.timings.items()},
+            input=begun.input,
+            result_sizes=dict(begun.result_sizes),
+            state_sizes=dict(begun.state_sizes),
+        )
+
+    def _let_go_of_executor(self, held: Held) -> None:
+        executor, held.executor = held.executor, None
+        if executor is None:
+            return
+        if executor.state is Slot.IDLE and self._settings.isolate != "tenant":
+            self._pool.retire(executor, "isolate")
+        elif executor.state in (Slot.BUSY, Slot.SPAWNING):
+            self._pool.kill(executor, "its carrier was let go")
+        self._pool.release(executor)
+
+    async def _advance(self, held: Held, entry: Entry, flow: StoredFlow) -> None:
+        """Step after step, until the execution ends or is let go."""
+        action: Action = "execute"
+        while True:
+            if held.lease_lost:
+                return
+            if held.cancel is not None:
+                await self._settler.cancelled(held)
+                return
+            if self._leaving():
+                await self._settler.hand_on(held, lower_lost=True)
+                return
+            if not lease.may_start_step(boot_ms(), held.lease):
+                await asyncio.sleep(0.05)  # the keeper renews it, or finds it lost
+                continue
+            if not await self._have_executor(held):
+                logs.warning("dispatch.no_executor", execution_id=held.execution_id, waited_s=EXECUTOR_WAIT_S)
+                await self._settler.hand_on(held, lower_lost=True)
+                return
+            outcome = await self._run_step(held, flow, action)
+            action = "execute"
+            if outcome is None:
+                return
+            following = await self._settle(held, entry, outcome)
+            if following is None:
+                return
+            action = following
+
+    async def _have_executor(self, held: Held) -> bool:
+        if held.executor is not None:
+            if held.executor.state is Slot.IDLE and self._settings.isolate != "step":
+                return True
+            if held.executor.state is Slot.IDLE and held.executor.steps_done == 0:
+                return True
+            executor, held.executor = held.executor, None
+            if executor.state is Slot.IDLE:
+                self._pool.retire(executor, "isolate")
+            self._pool.release(executor)
+        held.executor = self._pool.try_acquire(held.tenant_id)
+        if held.executor is None:
+            try:
+                held.executor = await asyncio.wait_for(self._pool.acquire(held.tenant_id), EXECUTOR_WAIT_S)
+            except TimeoutError:
+                return False
+        return True
+
+    # -- a step ----------------------------------------------------------------------------------------------
+
+    async def _run_step(self, held: Held, flow: StoredFlow, action: Action) -> Answer | Died | None:
+        """Run the node once; None when its context could not be loaded."""
+        executor = held.executor
+        assert executor is not None
+        for _ in range(3):
+            fresh = executor.holds != (held.execution_id, held.token)
+            results: dict[str, bytes] = {}
+            state: dict[str, bytes] = {}
+            if fresh and (held.result_sizes or held.state_sizes):
+                loaded = await self._context(held)
+                if loaded is None:
+                    return None
+                results, state = loaded
+                if executor.state is not Slot.IDLE:
+                    return Died(
+                        unknown_exit(executor.pid or 0),
+                        executor.stop_reason,
+                        "the executor ended before the step began",
+                    )
+            message = self._run_message(held, flow, executor, action, fresh, results, state)
+            executor.holds = (held.execution_id, held.token)
+            outcome = await self._await_answer(held, executor, message)
+            if not isinstance(outcome, Need):
+                return outcome
+            executor.holds = None
+            executor.flows.pop(held.flow_hash, None)
+        raise RuntimeError(f"executor {executor.pid} keeps asking for what it was sent")
+
+    def _run_message(
+        self,
+        held: Held,
+        flow: StoredFlow,
+        executor: Executor,
+        action: Action,
+        fresh: bool,
+        results: dict[str, bytes],
+        state: dict[str, bytes],
+    ) -> Run:
+        executor.execution_id = held.execution_id
+        executor.flow_id = held.flow_id
+        executor.node_id = held.node_id
+        return Run(
+            seq=self._pool.next_run_seq(),
+            execution_id=held.execution_id,
+            tenant_id=held.tenant_id,
+            flow_id=held.flow_id,
+            version=held.version,
+            flow_hash=held.flow_hash,
+            node_id=held.node_id,
+            visit=held.visit,
+            attempt=held.attempt,
+            step=held.step + 1,
+            action=action,
+            time_left_ms=self._flow_time_left(held),
+            last_node=held.last_node,
+            branch=held.branch,
+            namespace=self._settings.namespace,
+            fresh=fresh,
+            definition=None if executor.has_flow(held.flow_hash) else flow.definition,
+            input=held.input if fresh else None,
+            results=results,
+            state=state,
+        )
+
+    async def _await_answer(self, held: Held, executor: Executor, message: Run) -> Answer | Need | Died:
+        limit_ms = self._limit_ms(held) if message.action == "execute" else None
+        self._keeper.step_begins(held)
+        future = self._pool.run(executor, message)
+        timer = None
+        if limit_ms is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(limit_ms / 1000, self._pool.stop, executor, "timeout")
+        try:
+            return await future
+        finally:
+            self._keeper.step_ends(held)
+            if timer is not None:
+                timer.cancel()
+
+    def _flow_time_left(self, held: Held) -> int | None:
+        limit = held.outline.timeout_ms
+        return None if limit is None else max(0, limit - held.active_ms)
+
+    def _limit_ms(self, held: Held) -> int | None:
+        node = held.outline.nodes.get(held.node_id)
+        own = node.timeout_ms if node is not None else None
+        if own is None:
+            own = self._settings.default_node_timeout_ms
+        left = self._flow_time_left(held)
+        limits = [limit for limit in (own, left) if limit is not None]
+        return min(limits) if limits else None
+
+    async def _context(self, held: Held) -> tuple[dict[str, bytes], dict[str, bytes]] | None:
+        """Results and state of the execution from Redis, in calls of bounded size; None when it did not answer."""
+        results: dict[str, bytes] = {}
+        state: dict[str, bytes] = {}
+        for nodes, names in _batches(held.result_sizes, held.state_sizes):
+            call = executions.results(held.keys, held.execution_id, nodes, names)
+            answer = await self._sender.send(call, until=held.lease.ask_at, give_up=held.abandoned)
+            if not isinstance(answer, Value):
+                return None
+            results.update(answer.value[0])
+            state.update(answer.value[1])
+        return results, state
+
+    # -- what became of it -----------------------------------------------------------------------------------
+
+    async def _settle(self, held: Held, entry: Entry, outcome: Answer | Died) -> Action | None:
+        """Write down what became of a step. The action of the next one, or None when the carrier is let go."""
+        elapsed = max(0, boot_ms() - held.step_started)
+        reason = held.executor.stop_reason if held.executor is not None else None
+        if isinstance(outcome, Died):
+            reason = outcome.stop_reason
+        if reason == "timeout":
+            self._stats.add("step_timeouts")
+            held.active_ms += elapsed
+            held.unsaved_ms += elapsed
+            return "timed_out"
+        if isinstance(outcome, Answer) and outcome.kind in ("advanced", "ended"):
+            self._stats.add("steps")
+            return "execute" if await self._settler.answered(held, outcome, elapsed) else None
+        held.active_ms += elapsed
+        held.unsaved_ms += elapsed
+        if reason == "lease" or held.lease_lost:
+            return None  # whoever has the execution now decides; nothing may be written
+        if reason == "cancel":
+            return "execute"  # the loop sees the cancel before it starts another step
+        if reason == "drain":
+            self._stats.add("killed")
+            await self._settler.hand_on(held, lower_lost=True)
+            return None
+        if isinstance(outcome, Died):
+            return await self._after_death(held, entry, outcome)
+        if outcome.kind == "failed":
+            self._stats.add("step_failures")
+            await self._settler.failed(held, entry, outcome)
+            return None
+        await self._settler.unexpected(held, entry, outcome)
+        return None
+
+    async def _after_death(self, held: Held, entry: Entry, died: Died) -> Action | None:
+        verdict = retry.after_death(lost=held.lost, max_deliveries=self._settings.max_deliveries)
+        if verdict.next is retry.Next.AGAIN and not self._leaving():
+            return "execute" if await self._settler.retake(held, died) else None
+        if verdict.next is retry.Next.AGAIN:
+            await self._settler.hand_on(held, lower_lost=False)
+        elif verdict.next is retry.Next.LATER:
+            await self._settler.postpone_after_death(held, died, verdict.delay_ms)
+        else:
+            await self._settler.executor_died(held, entry, died, verdict.reason)
+        return None
+
+
+def _timing(raw: bytes) -> NodeTiming:
+    value = jsontext.loads(raw)
+    return NodeTiming(
+        order=int(value.get("order", 0)),
+        attempts=int(value.get("attempts", 0)),
+        visit=int(value.get("visit", 1)),
+        started_at=int(value.get("started_at") or 0),
+        open=not value.get("ended_at"),
+    )
+
+
+def _batches(results: dict[str, int], state: dict[str, int]) -> list[tuple[list[str], list[str]]]:
+    """Names in groups whose values are at most RESULTS_PER_CALL together (a single larger one stands alone)."""
+    batches: list[tuple[list[str], list[str]]] = []
+    size = RESULTS_PER_CALL
+    for kind, sizes in ((0, results), (1, state)):
+        for name, one in sizes.items():
+            if not batches or size + one > RESULTS_PER_CALL:
+                batches.append(([], []))
+                size = 0
+            batches[-1][kind].append(name)
+            size += one
+    return batches

@@ -1,0 +1,63 @@
+"""Flow definitions by content hash: bytes for executors, outline for the supervisor (ledger F1, DECISIONS 14).
+
+A hash never changes its content, so nothing here expires; the least recently used go. Never shared between tenants.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from plaita import jsontext
+from plaita.errors import FlowDefinitionError
+from plaita.flow.outline import Outline, outline
+from plaita.store import flows
+from plaita.store.call import Value
+from plaita.store.keys import Keys
+from plaita.supervisor.sender import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFlow:
+    """The definition's JSON text and what the supervisor reads from it."""
+
+    definition: bytes
+    outline: Outline
+
+
+class FlowGone(Exception):
+    """The body is not stored, or cannot be read: the message says which (ledger F6)."""
+
+
+class FlowCache:
+    """``size`` flows at most."""
+
+    def __init__(self, sender: Sender, size: int = 100) -> None:
+        self._sender = sender
+        self._size = size
+        self._flows: OrderedDict[tuple[str, str], StoredFlow] = OrderedDict()
+
+    async def get(self, keys: Keys, flow_hash: str, until: int) -> StoredFlow | None:
+        """The flow; None when Redis did not answer before boot time ``until``. Raises FlowGone."""
+        name = (keys.tenant, flow_hash)
+        found = self._flows.get(name)
+        if found is not None:
+            self._flows.move_to_end(name)
+            return found
+        answer = await self._sender.send(flows.body(keys, flow_hash), until=until)
+        if not isinstance(answer, Value):
+            return None
+        if answer.value is None:
+            raise FlowGone(f"the definition with hash {flow_hash} is not stored any more")
+        found = _read(answer.value, flow_hash)
+        self._flows[name] = found
+        while len(self._flows) > self._size:
+            self._flows.popitem(last=False)
+        return found
+
+
+def _read(body: bytes, flow_hash: str) -> StoredFlow:
+    try:
+        return StoredFlow(body, outline(jsontext.loads(body)))
+    except (jsontext.JSONTextError, FlowDefinitionError) as error:
+        raise FlowGone(f"the stored definition with hash {flow_hash} cannot be read: {error}") from error

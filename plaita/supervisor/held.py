@@ -1,0 +1,90 @@
+"""A carrier this supervisor holds: what is known of its execution between ``begin`` and the call that lets it go.
+
+Plain data with small derivations, no I/O. Changed only on the loop, never across an ``await`` in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plaita.flow.outline import Outline
+from plaita.policy import lease
+from plaita.store.keys import Keys
+
+if TYPE_CHECKING:
+    from plaita.supervisor.executor import Executor
+
+
+@dataclass(slots=True)
+class NodeTiming:
+    """What the row says of a node that ran before: its place in the order of first starts, its attempts and visits."""
+
+    order: int
+    attempts: int
+    visit: int
+    started_at: int
+    open: bool  # the last attempt failed and will be made again: the visit has not ended
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """``stream`` is ``q`` or ``w``. Times in boot-clock ms unless a name says otherwise."""
+
+    keys: Keys
+    execution_id: str
+    tenant_id: str
+    flow_id: str
+    version: str
+    flow_hash: str
+    stream: str
+    entry_id: str
+    holder: str
+    token: str
+    lease: lease.Times
+    node_id: str
+    outline: Outline
+    step: int
+    lost: int
+    active_ms: int
+    last_node: str | None = None
+    branch: str | None = None
+    timings: dict[str, NodeTiming] = field(default_factory=dict)
+    executor: Executor | None = None
+    input: bytes = b"{}"
+    result_sizes: dict[str, int] = field(default_factory=dict)  # bytes by node: what a fresh executor must be given
+    state_sizes: dict[str, int] = field(default_factory=dict)
+    unsaved_ms: int = 0  # active time of attempts that were not committed, saved with the next write
+    running: bool = False  # node code is being run under the lease right now
+    step_started: int = 0
+    lease_lost: bool = False
+    settling: bool = False  # the call that lets it go is under way: a renewal finds no lease, rightly
+    cancel: str | None = None  # the reason, once somebody asked
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)  # the supervisor leaves: stop resending
+
+    @property
+    def lease_value(self) -> str:
+        """The value of the lease key (DECISIONS 1); ``policy.lease_conflict.parse_lease`` reads it."""
+        return f"v2 {self.holder} {self.token} {self.stream} {self.entry_id}"
+
+    @property
+    def attempt(self) -> int:
+        """Which begin of this node's step this is, from 1: failed attempts of this visit, lost steps, and this one."""
+        timing = self.timings.get(self.node_id)
+        failed = timing.attempts if timing is not None and timing.open else 0
+        return failed + max(1, self.lost)
+
+    @property
+    def visit(self) -> int:
+        """How often the flow has come to this node, from 1 (DECISIONS 22)."""
+        timing = self.timings.get(self.node_id)
+        if timing is None:
+            return 1
+        return timing.visit if timing.open else timing.visit + 1
+
+    @property
+    def order(self) -> int:
+        """The node's place in the order of first starts, from 0."""
+        timing = self.timings.get(self.node_id)
+        return len(self.timings) if timing is None else timing.order

@@ -1,0 +1,80 @@
+"""What any supervisor does for all: moves what is due, sweeps residue, removes rows whose time is over.
+
+Promotion runs in every state but STOPPED, so that a paused or draining host does not hold up the others (DECISIONS 29).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from plaita.policy.backoff import backoff_s
+from plaita.store import carriers, delayed, executions
+from plaita.store.call import Value
+from plaita.store.carriers import START
+from plaita.store.keys import Keys
+from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor import logs
+from plaita.supervisor.stats import Stats
+
+MAX_SLEEP_S = 1.0
+SWEEP_EVERY_S = 300.0
+EXPIRE_EVERY_S = 60.0
+
+
+class Housekeeping:
+    """Three loops, each with its own rhythm; all survive any answer of Redis."""
+
+    def __init__(self, runner: AsyncRunner, keys: Keys, stats: Stats, dlq_maxlen: int) -> None:
+        self._runner = runner
+        self._keys = keys
+        self._stats = stats
+        self._dlq_maxlen = dlq_maxlen
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._promote(), name="promote delayed"),
+            asyncio.create_task(self._sweep(), name="sweep residue"),
+            asyncio.create_task(self._expire(), name="expire rows"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _promote(self) -> None:
+        failures = 0
+        while True:
+            answer = await self._runner.run(delayed.promote(self._keys, dlq_maxlen=self._dlq_maxlen))
+            if not isinstance(answer, Value):
+                await asyncio.sleep(backoff_s(failures, base=0.1, cap=2.0, jitter=random.random()))
+                failures += 1
+                continue
+            failures = 0
+            promoted = answer.value
+            self._stats.add("delayed_promoted", promoted.moved)
+            if promoted.bad:
+                self._stats.add("delayed_bad", promoted.bad)
+                logs.error("delayed.bad_records", count=promoted.bad)
+            # The wait is capped and read anew from Redis: an earlier record may be added by anybody at any time.
+            due_s = MAX_SLEEP_S if promoted.next_due_in_ms is None else promoted.next_due_in_ms / 1000
+            await asyncio.sleep(min(MAX_SLEEP_S, max(0.005, due_s)) * (0.9 + random.random() * 0.1))
+
+    async def _sweep(self) -> None:
+        cursors = (START, START)
+        while True:
+            answer = await self._runner.run(carriers.sweep_residue(self._keys, 256, cursors))
+            done = True
+            if isinstance(answer, Value):
+                self._stats.add("residue_swept", answer.value.removed)
+                cursors, done = answer.value.cursors, answer.value.done
+            await asyncio.sleep(SWEEP_EVERY_S * (0.8 + random.random() * 0.4) if done else 1.0)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_EVERY_S * (0.8 + random.random() * 0.4))
+            answer = await self._runner.run(executions.expire_terminal(self._keys))
+            if isinstance(answer, Value) and answer.value:
+                logs.info("rows.expired", count=answer.value)

@@ -1,0 +1,177 @@
+"""Keeps the leases of all held executions alive, and stops a step before its lease can run out (ledger L3, L7).
+
+Two loops that do not wait for each other: one renews (one call for all leases, on a connection of its own), one looks
+at the clock. What cannot be renewed is not ours: renewal that fails drops authority, never the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from plaita.clock import boot_ms
+from plaita.policy import lease
+from plaita.policy.backoff import backoff_s
+from plaita.store import leases
+from plaita.store.call import Value
+from plaita.store.keys import Keys
+from plaita.store.leases import Renewal
+from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor import logs
+from plaita.supervisor.held import Held
+from plaita.supervisor.stats import Stats
+
+CANCEL_POLL_S = 1.0
+TICK_S = 1.0
+
+
+class LeaseKeeper:
+    """``ask(held, reason, grace_s)`` stops a running step; ``kill(held)`` kills it; ``tick(kill_at)`` tells the
+    template."""
+
+    def __init__(
+        self,
+        runner: AsyncRunner,
+        keys: Keys,
+        consumer: str,
+        ttl_ms: int,
+        stats: Stats,
+        *,
+        ask: Callable[[Held, str, float | None], None],
+        kill: Callable[[Held, str], None],
+        tick: Callable[[int | None], None],
+    ) -> None:
+        self._runner = runner
+        self._keys = keys
+        self._consumer = consumer
+        self._ttl_ms = ttl_ms
+        self._stats = stats
+        self._ask = ask
+        self._kill = kill
+        self._tick = tick
+        self._held: dict[int, Held] = {}
+        self._told: int | None = None
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._renew_loop(), name="lease renewal"),
+            asyncio.create_task(self._guard_loop(), name="lease guard"),
+            asyncio.create_task(self._cancel_loop(), name="cancel flags"),
+        ]
+
+    async def stop(self) -> None:
+        """Stop renewing. Called when nothing is held any more, or nothing may be."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def held(self) -> list[Held]:
+        """Every execution this supervisor holds."""
+        return list(self._held.values())
+
+    def add(self, held: Held) -> None:
+        self._held[id(held)] = held
+
+    def remove(self, held: Held) -> None:
+        self._held.pop(id(held), None)
+
+    def step_begins(self, held: Held) -> None:
+        """Node code runs from now on; the template must know a ``kill_at`` before it does."""
+        held.running = True
+        held.step_started = boot_ms()
+        if self._told is None:
+            self._tell()
+
+    def step_ends(self, held: Held) -> None:
+        held.running = False
+
+    def _tell(self) -> None:
+        self._told = min((held.lease.kill_at for held in self._held.values() if held.running), default=None)
+        self._tick(self._told)
+
+    def _lost(self, held: Held, why: str) -> None:
+        if held.lease_lost or held.settling:
+            return
+        held.lease_lost = True
+        self._stats.add("leases_lost")
+        logs.warning("lease.lost", execution_id=held.execution_id, token=held.token, why=why)
+        if held.running:
+            self._ask(held, "lease", max(0.0, (held.lease.kill_at - boot_ms()) / 1000))
+
+    # -- the clock ---------------------------------------------------------------------------------
+
+    async def _guard_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_tick = loop.time()
+        while True:
+            now = boot_ms()
+            for held in list(self._held.values()):
+                if held.running and now >= held.lease.kill_at:
+                    self._kill(held, "the lease could not be renewed in time")
+                elif held.running and now >= held.lease.ask_at and not held.lease_lost:
+                    self._ask(held, "lease", max(0.0, (held.lease.kill_at - now) / 1000))
+            if loop.time() >= next_tick:
+                self._tell()
+                next_tick = loop.time() + TICK_S * (0.8 + random.random() * 0.4)
+            await asyncio.sleep(0.1)
+
+    # -- renewal --------------------------------------------------------------------------------------
+
+    async def _renew_loop(self) -> None:
+        failures = 0
+        while True:
+            due = [held for held in self._held.values() if not held.lease_lost and not held.settling]
+            soonest = min((held.lease.renew_at for held in due), default=None)
+            if soonest is None or soonest > boot_ms():
+                failures = 0
+                wait_ms = self._ttl_ms / 12 if soonest is None else min(soonest - boot_ms(), self._ttl_ms / 12)
+                await asyncio.sleep(max(0.02, wait_ms / 1000 * (0.8 + random.random() * 0.2)))
+                continue
+            if await self._renew(due):
+                failures = 0
+            else:
+                await asyncio.sleep(backoff_s(failures, base=0.05, cap=1.0, jitter=random.random()))
+                failures += 1
+
+    async def _renew(self, due: list[Held]) -> bool:
+        sent_at = boot_ms()
+        tokens = [held.token for held in due]
+        renewals = [
+            Renewal(held.tenant_id, held.execution_id, held.lease_value, held.stream, held.entry_id) for held in due
+        ]
+        answer = await self._runner.run(leases.renew(self._keys, self._consumer, renewals, self._ttl_ms))
+        if not isinstance(answer, Value):
+            logs.warning("lease.renewal_failed", leases=len(due), answer=answer)
+            return False
+        for held, token, word in zip(due, tokens, answer.value, strict=True):
+            if id(held) not in self._held or held.token != token:
+                continue  # let go, or taken anew, while the call was under way
+            if word == "ok":
+                held.lease = lease.times(sent_at, self._ttl_ms)
+            else:
+                self._lost(held, "another holder, or none, has the lease")
+        return True
+
+    # -- cancel ------------------------------------------------------------------------------------------
+
+    async def _cancel_loop(self) -> None:
+        while True:
+            await asyncio.sleep(CANCEL_POLL_S * (0.8 + random.random() * 0.4))
+            running = [held for held in self._held.values() if held.running and held.cancel is None]
+            if not running:
+                continue
+            answer = await self._runner.run(
+                leases.cancel_flags(self._keys, [(held.tenant_id, held.execution_id) for held in running])
+            )
+            if not isinstance(answer, Value):
+                continue  # seen again in a second; a commit answers the flag too
+            for held, reason in zip(running, answer.value, strict=True):
+                if reason is not None and held.cancel is None:
+                    held.cancel = reason
+                    logs.info("cancel.seen", execution_id=held.execution_id, node_id=held.node_id)
+                    if held.running:
+                        self._ask(held, "cancel", None)

@@ -1,0 +1,99 @@
+"""Structured logs: one line an event, ``time level event=name key=value ...``, on stderr.
+
+A log line must never stop the loop: lines go through a bounded queue to one writer thread (this process never forks,
+so it may have threads). When stderr blocks, the queue fills and further lines are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import logging.handlers
+import queue
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from plaita.clock import iso_utc, wall_ms
+
+_QUEUE_LINES = 10_000
+_logger = logging.getLogger("plaita")
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if text and all(c.isprintable() and c not in ' "=' for c in text):
+        return text
+    escaped = "".join(c if c.isprintable() and c not in '"\\' else c.encode("unicode_escape").decode() for c in text)
+    return '"' + escaped.replace('"', '\\"') + '"'
+
+
+def render(level: str, event: str, fields: dict[str, Any], at_ms: int) -> str:
+    """One line without a newline inside, whatever the fields hold."""
+    parts = [iso_utc(at_ms) or "", level, f"event={event}"]
+    parts += [f"{name}={_quoted(value)}" for name, value in fields.items() if value is not None]
+    return " ".join(parts)
+
+
+def log(level: int, event: str, **fields: Any) -> None:
+    """Log one event with its facts. ``event`` is a fixed dotted name, spelled as in the ledger where it names one."""
+    if _logger.isEnabledFor(level):
+        _logger.log(level, render(logging.getLevelName(level), event, fields, wall_ms()))
+
+
+def debug(event: str, **fields: Any) -> None:
+    log(logging.DEBUG, event, **fields)
+
+
+def info(event: str, **fields: Any) -> None:
+    log(logging.INFO, event, **fields)
+
+
+def warning(event: str, **fields: Any) -> None:
+    log(logging.WARNING, event, **fields)
+
+
+def error(event: str, **fields: Any) -> None:
+    log(logging.ERROR, event, **fields)
+
+
+class _DroppingQueueHandler(logging.handlers.QueueHandler):
+    def __init__(self, lines: queue.Queue[Any], on_drop: Callable[[], None]) -> None:
+        super().__init__(lines)
+        self._on_drop = on_drop
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self._on_drop()
+
+
+class _LastResortStream(logging.StreamHandler[Any]):
+    """Writes to stderr; a closed or broken stderr, or a full disk behind it, stops nothing."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
+
+
+def set_up(level: str, on_drop: Callable[[], None]) -> Callable[[], None]:
+    """Install the handlers; returns a function that flushes and stops the writer thread."""
+    lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
+    stream = _LastResortStream(sys.stderr)
+    stream.setFormatter(logging.Formatter("%(message)s"))
+    listener = logging.handlers.QueueListener(lines, stream)
+    _logger.handlers[:] = [_DroppingQueueHandler(lines, on_drop)]
+    _logger.setLevel(level)
+    _logger.propagate = False
+    listener.start()
+
+    def stop() -> None:
+        # A writer that is stuck in a blocked stderr must not keep the process: it is a daemon thread.
+        thread = listener._thread
+        with contextlib.suppress(queue.Full):
+            lines.put_nowait(listener._sentinel)  # type: ignore[attr-defined]
+        if thread is not None:
+            thread.join(timeout=1.0)
+
+    return stop

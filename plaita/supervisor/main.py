@@ -1,0 +1,105 @@
+"""The entry of ``plaita-supervisor run``: settings in, exit code out (DECISIONS 31).
+
+Sets up what must stand before there is a loop: logs, control socket, embedded server, subreaper; then one Supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import traceback
+from collections.abc import Callable
+
+import setproctitle
+
+import plaita
+from plaita.errors import ConfigError, PlaitaError
+from plaita.ids import new_incarnation
+from plaita.runtime_config import SupervisorConfig, effective, generations
+from plaita.store.embedded import Embedded
+from plaita.supervisor import logs
+from plaita.supervisor.control import ControlServer, listen
+from plaita.supervisor.stats import Stats
+from plaita.supervisor.supervisor import EXIT_BUG, EXIT_CONFIGURATION, Supervisor
+from plaita.supervisor.trees import new_mark, sweep_dead_trees
+from plaita.unix.limits import problems
+from plaita.unix.prctl import set_child_subreaper, set_dumpable
+
+
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+def run(config: SupervisorConfig) -> int:
+    """Run a supervisor until it is told to stop; the process's exit code."""
+    stats = Stats()
+    level = "WARNING" if config.quiet and config.log_level in ("DEBUG", "INFO") else config.log_level
+    stop_logs = logs.set_up(level, lambda: stats.add("log_lines_dropped"))
+    try:
+        return _run(config, stats)
+    except ConfigError as error:
+        for fault in error.faults:
+            logs.error("config.fault", fault=fault)
+        return EXIT_CONFIGURATION
+    except PlaitaError as error:
+        logs.error("supervisor.fatal", reason=error)
+        return EXIT_CONFIGURATION
+    except Exception:  # noqa: BLE001 - the last line of defence: an exit code and a trace instead of silence
+        logs.error("supervisor.bug", traceback=traceback.format_exc())
+        return EXIT_BUG
+    finally:
+        stop_logs()
+
+
+def _run(config: SupervisorConfig, stats: Stats) -> int:
+    set_dumpable(False)
+    setproctitle.setproctitle(f"plaita: supervisor {config.instance_id} starting")
+    ids = generations(config)
+    logs.info(
+        "config.effective",
+        version=plaita.__version__,
+        config_family=ids.config_family,
+        config_generation=ids.config_generation,
+        budget_generation=ids.budget_generation,
+        **{name: value for name, value in effective(config).items() if value not in (None, [], "")},
+    )
+    for warning in config.warnings:
+        logs.warning("config.warning", warning=warning)
+    for problem in problems(config.executors):
+        logs.warning("limits.low", problem=problem)
+    sock = listen(config.socket)
+    with contextlib.ExitStack() as stack:
+        control_path = sock.getsockname()
+        stack.callback(sock.close)
+        set_child_subreaper()
+        killed = sweep_dead_trees()
+        if killed:
+            logs.warning("trees.swept", killed=killed)
+        redis_url, embedded_pid = config.redis_url, None
+        if config.embedded is not None:
+            embedded = Embedded.open(config.embedded)
+            stack.callback(embedded.close)
+            redis_url, embedded_pid = embedded.url, embedded.pid
+        with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
+            code = runner.run(_serve(config, stats, redis_url, embedded_pid, sock))
+    logs.info("supervisor.exit", code=code, socket=control_path)
+    return code
+
+
+async def _serve(
+    config: SupervisorConfig, stats: Stats, redis_url: str, embedded_pid: int | None, sock: socket.socket
+) -> int:
+    supervisor = Supervisor(
+        asyncio.get_running_loop(), config, redis_url, new_incarnation(), new_mark(), stats, embedded_pid
+    )
+    control = ControlServer(sock, supervisor.handlers())
+    await control.start()
+    try:
+        return await supervisor.run()
+    finally:
+        await control.stop()

@@ -1,0 +1,124 @@
+"""What an executor's node code prints: read from a pipe of its own and logged by line, with execution and node.
+
+A node that floods its output must not flood the supervisor: so many bytes a step are logged, the rest is read and
+dropped (the node never blocks on a full pipe for long), and reading pauses for a moment after each large chunk, which
+slows only the one that floods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from plaita.supervisor import logs
+from plaita.supervisor.stats import Stats
+
+CHUNK = 64 * 1024
+LINE_MAX = 8 * 1024
+LOGGED_PER_STEP = 64 * 1024
+PAUSE_S = 0.002
+
+
+class OutputReader:
+    """One stream of one executor. ``about`` gives the facts of the moment: slot, pid, execution_id, node_id."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        stream: str,
+        about: Callable[[], dict[str, object]],
+        stats: Stats,
+    ) -> None:
+        os.set_blocking(fd, False)
+        self._loop = loop
+        self._fd: int | None = fd
+        self._stream = stream
+        self._about = about
+        self._stats = stats
+        self._partial = b""
+        self._logged = 0
+        self._dropped = 0
+        self._resume: asyncio.TimerHandle | None = None
+        loop.add_reader(fd, self._readable)
+
+    def new_step(self) -> None:
+        """Give the next step its own share of the log."""
+        self._report_dropped()
+        self._logged = 0
+
+    def close(self) -> None:
+        """Log what is left in the pipe, without waiting for others that still hold its write end; then close it."""
+        if self._fd is None:
+            return
+        for _ in range(16):
+            if not self._read_chunk():
+                break
+        if self._partial:
+            self._log_line(self._partial)
+            self._partial = b""
+        self._report_dropped()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._fd is None:
+            return
+        if self._resume is not None:
+            self._resume.cancel()
+        self._loop.remove_reader(self._fd)
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+        self._fd = None
+
+    def _readable(self) -> None:
+        size = self._read_chunk()
+        if size == CHUNK and self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            self._resume = self._loop.call_later(PAUSE_S, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._fd is not None:
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _read_chunk(self) -> int:
+        if self._fd is None:
+            return 0
+        try:
+            data = os.read(self._fd, CHUNK)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._fd)
+            return 0
+        self._take(data)
+        return len(data)
+
+    def _take(self, data: bytes) -> None:
+        if self._logged >= LOGGED_PER_STEP:
+            self._dropped += len(data)
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._log_line(line)
+        if len(self._partial) > LINE_MAX:
+            self._log_line(self._partial)
+            self._partial = b""
+
+    def _log_line(self, line: bytes) -> None:
+        if self._logged >= LOGGED_PER_STEP:
+            self._dropped += len(line)
+            return
+        self._logged += len(line) + 1
+        text = line[:LINE_MAX].decode("utf-8", "backslashreplace").rstrip("\r")
+        if text:
+            logs.info("executor.output", stream=self._stream, **self._about(), text=text)
+
+    def _report_dropped(self) -> None:
+        if self._dropped:
+            self._stats.add("output_bytes_dropped", self._dropped)
+            logs.warning("executor.output_dropped", stream=self._stream, **self._about(), bytes=self._dropped)
+            self._dropped = 0

@@ -1,0 +1,572 @@
+"""Writing down what became of a carrier: builds the store's calls from a held execution and sends them until known.
+
+Owns timings, error records, dead letters and copies. Decides nothing: ``dispatch`` asks for one named end after
+another. Every method leaves the carrier settled by one script, or still pending when Redis refused or did not answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from plaita import jsontext
+from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.errors import CODE_CANCELLED, CODE_GENERIC, FlowErrorType
+from plaita.ids import new_nonce
+from plaita.ipc.messages import Answer
+from plaita.policy import lease, retry
+from plaita.policy.carrier import Carrier, resume_payload, schema_version_of
+from plaita.policy.dead_letter import envelope
+from plaita.store import carriers, executions, failures
+from plaita.store.call import Call, Refused, Value
+from plaita.store.carriers import Entry
+from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, Postpone, Retake
+from plaita.store.failures import CountFailure
+from plaita.store.keys import Keys
+from plaita.supervisor import logs
+from plaita.supervisor.executor import Died
+from plaita.supervisor.held import Held, NodeTiming
+from plaita.supervisor.sender import Sender
+from plaita.supervisor.stats import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSettings:
+    """``consumer`` is the name entries are pending for; ``retention_ms`` is DECISIONS 17; ``config_family`` is ledger
+    C2."""
+
+    consumer: str
+    holder: str
+    lease_ttl_ms: int
+    max_deliveries: int
+    retention_ms: int
+    dlq_maxlen: int
+    context_max_bytes: int
+    config_family: str
+
+
+class Settler:
+    """All answers of Redis pass through here, and what they mean for what is held."""
+
+    def __init__(self, settings: SettleSettings, keys: Keys, sender: Sender, stats: Stats) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._sender = sender
+        self._stats = stats
+
+    # -- entries without an execution in hand ------------------------------------------------------------
+
+    async def ack(self, entry: Entry) -> None:
+        """Ack and delete."""
+        answer = await self._sender.send(carriers.ack(self._keys, entry.stream, entry.entry_id), until=self._soon())
+        if isinstance(answer, Value):
+            self._stats.add("acked")
+
+    async def release(self, entry: Entry) -> None:
+        """Let others have it at once: it was read, and nothing was begun (ledger R1)."""
+        call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
+        answer = await self._sender.send(call, until=self._soon())
+        logs.warning("drain-read-gate", entry_id=entry.entry_id, released=isinstance(answer, Value))
+
+    async def dead_letter(
+        self, entry: Entry, reason: str, cause: str, *, carrier: Carrier | None = None, raw: bool = False
+    ) -> None:
+        """Into the DLQ and out of the queue, in one call."""
+        letter = envelope(
+            reason=reason,
+            cause=cause,
+            source_stream=self._keys.stream(entry.stream),
+            source_id=entry.entry_id,
+            fields=entry.fields,
+            schema_version=schema_version_of(entry.fields),
+            dead_lettered_at_ms=wall_ms(),
+            attempts=entry.delivered,
+            execution_id=carrier.execution_id if carrier is not None else None,
+            flow_id=carrier.flow_id if carrier is not None else None,
+            tenant_id=carrier.tenant_id if carrier is not None else None,
+            raw_fields=entry.raw if raw else None,
+        )
+        call = carriers.dead_letter(self._keys, entry.stream, entry.entry_id, letter, self._settings.dlq_maxlen)
+        answer = await self._sender.send(call, until=self._soon())
+        if isinstance(answer, Value):
+            self._stats.add("dead_lettered")
+            logs.error("carrier.dead_lettered", entry_id=entry.entry_id, reason=reason, dlq_id=answer.value.dlq_id)
+
+    def _soon(self) -> int:
+        return boot_ms() + self._settings.lease_ttl_ms
+
+    # -- a step is done ----------------------------------------------------------------------------------------
+
+    async def answered(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
+        """Commit an ``advanced`` or finish an ``ended`` step. True when the next step may begin."""
+        if answer.result is not None:
+            held.result_sizes[held.node_id] = len(answer.result)
+        for name, value in answer.state.items():
+            held.state_sizes[name] = len(value)
+        size = len(held.input) + sum(held.result_sizes.values()) + sum(held.state_sizes.values())
+        if size > self._settings.context_max_bytes:
+            await self._context_too_large(held, answer, size)
+            return False
+        if answer.kind == "ended":
+            await self._completed(held, answer, elapsed_ms)
+            return False
+        return await self._advanced(held, answer, elapsed_ms)
+
+    async def _advanced(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
+        assert answer.next_node is not None
+        call = executions.commit(
+            held.keys,
+            Commit(
+                execution_id=held.execution_id,
+                token=held.token,
+                step=held.step + 1,
+                lease_ttl_ms=self._settings.lease_ttl_ms,
+                lease_value=held.lease_value,
+                node_id=held.node_id,
+                result=answer.result,
+                timing=self._timing(held, answer, "completed"),
+                next_node=answer.next_node,
+                branch=answer.branch,
+                active_ms_delta=elapsed_ms + held.unsaved_ms,
+                state=answer.state,
+                nodes=held.order + 1 if held.node_id not in held.timings else None,
+            ),
+        )
+        sent_at = boot_ms()
+        reply = await self._write(held, call)
+        if reply is None:
+            return False
+        if held.lease_lost or boot_ms() >= held.lease.ask_at:
+            # The commit has taken the lease back after an outage, with its full time.
+            held.lease_lost = False
+            held.lease = lease.times(sent_at, self._settings.lease_ttl_ms)
+        if reply.cancel and held.cancel is None:
+            held.cancel = "cancelled"
+        held.timings[held.node_id] = NodeTiming(held.order, held.attempt, held.visit, answer.started_ms, open=False)
+        held.step += 1
+        held.active_ms += elapsed_ms
+        held.unsaved_ms = 0
+        held.last_node, held.branch, held.node_id = held.node_id, answer.branch, answer.next_node
+        held.lost = 1
+        return True
+
+    async def _completed(self, held: Held, answer: Answer, elapsed_ms: int) -> None:
+        reply = await self._write(
+            held,
+            executions.finish(
+                held.keys,
+                self._finish(
+                    held,
+                    "completed",
+                    node_id=held.node_id,
+                    result=answer.result,
+                    output=answer.output,
+                    timing=self._timing(held, answer, "completed"),
+                    active_ms=elapsed_ms + held.unsaved_ms,
+                    state=answer.state,
+                    branch=answer.branch,
+                ),
+            ),
+        )
+        if reply is not None:
+            self._finished(held, "completed")
+
+    async def _context_too_large(self, held: Held, answer: Answer, size: int) -> None:
+        error = self._error(
+            held,
+            f"the results of this execution are {size} bytes together, over the limit of "
+            f"{self._settings.context_max_bytes} for a whole context",
+            cause="ContextTooLarge",
+            exception="FlowExecutionException",
+        )
+        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"))
+
+    # -- a step failed --------------------------------------------------------------------------------------------
+
+    async def failed(self, held: Held, entry: Entry, answer: Answer) -> None:
+        """A node raised: retried later, or the end (ledger S9-S12)."""
+        error = dict(answer.error or {})
+        retryable = bool(error.pop("retryable", False))
+        node_failures, total = 1, 1
+        if retryable:
+            count = failures.count_failure(
+                held.keys, CountFailure(held.execution_id, held.token, held.step + 1, held.node_id)
+            )
+            counted = await self._write(held, count)
+            if counted is None:
+                return
+            node_failures, total = counted.node_failures, counted.total
+        verdict = retry.after_failure(
+            retryable=retryable,
+            node_failures=node_failures,
+            total_retries=total,
+            max_deliveries=self._settings.max_deliveries,
+        )
+        logs.warning(
+            "step.failed",
+            execution_id=held.execution_id,
+            node_id=held.node_id,
+            error=error.get("message"),
+            attempt=held.attempt,
+            next=verdict.next.value,
+            delay_ms=verdict.delay_ms or None,
+        )
+        error["failed_node"] = held.node_id
+        if verdict.next is retry.Next.LATER:
+            self._stats.add("node_retries")
+            await self._postpone(
+                held, verdict.delay_ms, lower_lost=True, error=error, timing=self._timing(held, answer, "retrying")
+            )
+            return
+        error["node_retries"] = node_failures - 1 if retryable else max(0, held.attempt - 1)
+        letter = None
+        if verdict.dead_letter:
+            letter = self._letter(held, entry, f"processing_failed: {error.get('message')}", str(error["exception"]))
+        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"), letter=letter)
+
+    async def unexpected(self, held: Held, entry: Entry, answer: Answer) -> None:
+        """An answer this build has no use for: a node that wants to wait, or a stop nobody asked for."""
+        if answer.kind == "suspended":
+            what = "the node wants to wait for an event, which this build does not run"
+        else:
+            what = f"the executor answered {answer.kind!r} although nobody asked it to stop"
+        error = self._error(held, what, cause=answer.kind, exception="FlowExecutionException")
+        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"))
+
+    # -- an executor died ---------------------------------------------------------------------------------------------
+
+    async def retake(self, held: Held, died: Died) -> bool:
+        """A new token under the same lease; True when the step may run again (DECISIONS 8)."""
+        nonce = new_nonce()
+        sent_at = boot_ms()
+        call = executions.retake(
+            held.keys,
+            Retake(
+                execution_id=held.execution_id,
+                old_token=held.token,
+                holder=held.holder,
+                nonce=nonce,
+                lease_ttl_ms=self._settings.lease_ttl_ms,
+                stream=held.stream,
+                entry_id=held.entry_id,
+                death=jsontext.dumps(self._death(held, died)),
+                max_lost=self._settings.max_deliveries,
+            ),
+        )
+        reply = await self._write(held, call)
+        if reply is None:
+            return False
+        held.token = reply.token
+        held.lost = int(reply.control.get("lost", held.lost + 1))
+        held.lease = lease.times(sent_at, self._settings.lease_ttl_ms)
+        held.lease_lost = False
+        if reply.cancel and held.cancel is None:
+            held.cancel = reply.cancel_reason or "cancelled"
+        return True
+
+    async def postpone_after_death(self, held: Held, died: Died, delay_ms: int) -> None:
+        """Give it up for a while: the step stays lost, its death is recorded."""
+        death = self._death(held, died)
+        logs.warning("step.postponed", execution_id=held.execution_id, node_id=held.node_id, delay_ms=delay_ms, **death)
+        await self._postpone(held, delay_ms, lower_lost=False, death=death)
+
+    async def executor_died(self, held: Held, entry: Entry, died: Died, reason: str) -> None:
+        """The budget of lost steps is spent: terminal error, and the carrier to the DLQ (ledger S14)."""
+        death = self._death(held, died)
+        error = self._error(
+            held,
+            f"the executor died under this node: {died.cause} ({reason})",
+            cause=died.cause,
+            exception="ExecutorDiedError",
+        )
+        error["death"] = death
+        error["node_retries"] = held.attempt - 1
+        letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause)
+        await self._end_in_error(held, error, timing=self._error_timing(held), letter=letter)
+
+    async def exhausted(self, held: Held, entry: Entry, death: str | None) -> None:
+        """Begun once more than the budget of lost steps allows: it must not run again."""
+        lost = self._settings.max_deliveries
+        what = f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
+        cause = "supervisor died"
+        error = self._error(held, what, cause=cause, exception="ExecutorDiedError")
+        if death:
+            error["death"] = jsontext.loads(death)
+            cause = str(error["death"].get("cause", cause)) if isinstance(error["death"], dict) else cause
+        error["node_retries"] = lost - 1
+        await self._end_in_error(held, error, letter=self._letter(held, entry, what, cause))
+
+    def _death(self, held: Held, died: Died) -> dict[str, Any]:
+        return {
+            "cause": died.cause,
+            "signal": died.exit.signal,
+            "exit_code": died.exit.code,
+            "peak_rss_mib": died.exit.max_rss_kib // 1024,
+            "pid": died.exit.pid,
+            "node": held.node_id,
+            "attempt": held.attempt,
+            "holder": held.holder,
+            "at": iso_utc(wall_ms()),
+        }
+
+    # -- other ends ------------------------------------------------------------------------------------------------
+
+    async def cancelled(self, held: Held) -> None:
+        """The checkpoint before the stopped step is kept (ledger S8)."""
+        reason = held.cancel or "cancelled"
+        error = self._error(
+            held, f"cancelled: {reason}", code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException"
+        )
+        error["error_type"] = FlowErrorType.FLOW_ERROR.value
+        end = self._finish(held, "cancelled", error=error, active_ms=held.unsaved_ms, cancel_reason=reason)
+        if await self._write(held, executions.finish(held.keys, end)) is not None:
+            self._finished(held, "cancelled")
+
+    async def definition_gone(
+        self, keys: Keys, entry: Entry, begun: Begun, execution_id: str, times: lease.Times, reason: str
+    ) -> None:
+        """Its flow's body is gone or does not match: the execution cannot go on anywhere (ledger F6)."""
+        error = {
+            "code": CODE_GENERIC,
+            "message": f"the flow's definition changed or is gone: {reason}",
+            "error_type": FlowErrorType.FLOW_ERROR.value,
+            "exception": "FlowHashMismatchError",
+            "cause": "FlowHashMismatchError",
+            "node": None,
+            "failed_node": None,
+            "node_retries": 0,
+            "stored_flow_hash": begun.control.get("flow_hash"),
+        }
+        end = Finish(
+            execution_id=execution_id,
+            token=begun.token,
+            step=int(begun.control.get("step", 0)) + 1,
+            status="error",
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            retention_ms=self._settings.retention_ms,
+            error=jsontext.dumps(error),
+        )
+        answer = await self._sender.send(executions.finish(keys, end), until=times.horizon)
+        self._stats.add("poison_acked")
+        logs.error("flow.definition_gone", execution_id=execution_id, reason=reason, saved=isinstance(answer, Value))
+
+    async def hand_on(self, held: Held, *, lower_lost: bool) -> None:
+        """Release the lease and let any supervisor have the carrier at once (DECISIONS 5)."""
+        held.settling = True
+        call = executions.hand_on(
+            held.keys,
+            HandOn(
+                execution_id=held.execution_id,
+                token=held.token,
+                stream=held.stream,
+                entry_id=held.entry_id,
+                consumer=self._settings.consumer,
+                active_ms_delta=held.unsaved_ms,
+                lower_lost=lower_lost,
+            ),
+        )
+        answer = await self._sender.send(call, until=held.lease.horizon, give_up=held.abandoned)
+        if isinstance(answer, Value):
+            self._stats.add("handed_on")
+            logs.info("carrier.handed_on", execution_id=held.execution_id, next_node=held.node_id)
+
+    # -- building blocks --------------------------------------------------------------------------------------------
+
+    async def _write(self, held: Held, call: Call[Any]) -> Any:
+        """The value; None when it was refused (somebody else has the execution) or given up."""
+        if call.name != "executions.commit" and not call.name.startswith("failures"):
+            held.settling = True
+        answer = await self._sender.send(call, give_up=held.abandoned)
+        held.settling = held.settling and isinstance(answer, Value) and call.name != "executions.retake"
+        if isinstance(answer, Value):
+            return answer.value
+        if isinstance(answer, Refused):
+            self._stats.add("refused_writes")
+            logs.warning(
+                "write.refused",
+                call=call.name,
+                execution_id=held.execution_id,
+                token=held.token,
+                reason=answer.reason,
+                detail=answer.detail,
+            )
+        else:
+            self._stats.add("answers_dropped")
+            logs.error("write.given_up", call=call.name, execution_id=held.execution_id)
+        return None
+
+    def _finish(
+        self,
+        held: Held,
+        status: str,
+        *,
+        node_id: str | None = None,
+        result: bytes | None = None,
+        output: bytes | None = None,
+        error: dict[str, Any] | None = None,
+        timing: bytes | None = None,
+        active_ms: int = 0,
+        state: dict[str, bytes] | None = None,
+        branch: str | None = None,
+        cancel_reason: str | None = None,
+        letter: DeadLetter | None = None,
+    ) -> Finish:
+        return Finish(
+            execution_id=held.execution_id,
+            token=held.token,
+            step=held.step + 1,
+            status=status,
+            stream=held.stream,
+            entry_id=held.entry_id,
+            retention_ms=self._settings.retention_ms,
+            node_id=node_id,
+            result=result,
+            timing=timing,
+            output=output,
+            error=None if error is None else jsontext.dumps(error),
+            active_ms_delta=active_ms,
+            branch=branch,
+            state=state or {},
+            cancel_reason=cancel_reason,
+            dead_letter=letter,
+            nodes=held.order + 1 if node_id is not None and node_id not in held.timings else None,
+        )
+
+    async def _end_in_error(
+        self, held: Held, error: dict[str, Any], *, timing: bytes | None = None, letter: DeadLetter | None = None
+    ) -> None:
+        end = self._finish(
+            held,
+            "error",
+            node_id=held.node_id if timing is not None else None,
+            error=error,
+            timing=timing,
+            active_ms=held.unsaved_ms,
+            letter=letter,
+        )
+        if await self._write(held, executions.finish(held.keys, end)) is None:
+            return
+        if letter is not None:
+            self._stats.add("dead_lettered")
+        self._finished(held, "error", error.get("message"))
+
+    def _finished(self, held: Held, status: str, why: str | None = None) -> None:
+        self._stats.add("finished")
+        self._stats.add("acked")
+        logs.log(
+            20 if status != "error" else 30,
+            "execution.finished",
+            execution_id=held.execution_id,
+            flow_id=held.flow_id,
+            status=status,
+            last_node=held.node_id,
+            why=why,
+        )
+
+    async def _postpone(
+        self,
+        held: Held,
+        delay_ms: int,
+        *,
+        lower_lost: bool,
+        error: dict[str, Any] | None = None,
+        timing: bytes | None = None,
+        death: dict[str, Any] | None = None,
+    ) -> None:
+        payload = resume_payload(
+            execution_id=held.execution_id,
+            flow_id=held.flow_id,
+            resume_type="continue",
+            tenant_id=held.tenant_id,
+            timestamp=iso_utc(wall_ms()) or "",
+        )
+        fields: list[tuple[str, bytes | str]] = [
+            ("payload", payload),
+            ("schema_version", "1"),
+            ("execution_id", held.execution_id),
+            ("tenant_id", held.tenant_id),
+            ("flow_id", held.flow_id),
+        ]
+        if self._settings.config_family:
+            fields.append(("config_family", self._settings.config_family))
+        request = Postpone(
+            execution_id=held.execution_id,
+            token=held.token,
+            step=held.step + 1,
+            delay_ms=delay_ms,
+            copy_id=f"{held.keys.ns} {held.execution_id} {held.token}",
+            copy_fields=fields,
+            stream=held.stream,
+            entry_id=held.entry_id,
+            lower_lost=lower_lost,
+            count_retry=False,
+            node_id=held.node_id,
+            timing=timing,
+            active_ms_delta=held.unsaved_ms,
+            error=None if error is None else jsontext.dumps(error),
+            death=None if death is None else jsontext.dumps(death),
+        )
+        if await self._write(held, executions.postpone(held.keys, request)) is not None:
+            self._stats.add("acked")
+
+    def _letter(self, held: Held, entry: Entry, reason: str, cause: str) -> DeadLetter:
+        return DeadLetter(
+            envelope(
+                reason=reason,
+                cause=cause,
+                source_stream=self._keys.stream(entry.stream),
+                source_id=entry.entry_id,
+                fields=entry.fields,
+                schema_version=schema_version_of(entry.fields),
+                dead_lettered_at_ms=wall_ms(),
+                attempts=held.attempt,
+                execution_id=held.execution_id,
+                flow_id=held.flow_id,
+                node_id=held.node_id,
+                tenant_id=held.tenant_id,
+            ),
+            self._settings.dlq_maxlen,
+        )
+
+    @staticmethod
+    def _error(
+        held: Held, message: str, *, cause: str, exception: str, code: int | str = CODE_GENERIC
+    ) -> dict[str, Any]:
+        return {
+            "code": code,
+            "message": f"{exception}: {message}",
+            "error_type": FlowErrorType.NODE_ERROR.value,
+            "exception": exception,
+            "cause": cause,
+            "node": held.node_id,
+            "failed_node": held.node_id,
+            "node_retries": 0,
+        }
+
+    def _timing(self, held: Held, answer: Answer, status: str) -> bytes:
+        before = held.timings.get(held.node_id)
+        started = before.started_at if before is not None and before.open else answer.started_ms
+        ended = None if status == "retrying" else answer.ended_ms
+        return self._timing_text(held, status, started, ended)
+
+    def _error_timing(self, held: Held) -> bytes:
+        before = held.timings.get(held.node_id)
+        now = wall_ms()
+        started = before.started_at if before is not None and before.open else now - (boot_ms() - held.step_started)
+        return self._timing_text(held, "error", started, now)
+
+    @staticmethod
+    def _timing_text(held: Held, status: str, started_at: int, ended_at: int | None) -> bytes:
+        node = held.outline.nodes.get(held.node_id)
+        return jsontext.dumps(
+            {
+                "order": held.order,
+                "type": node.type if node is not None else "",
+                "status": status,
+                "started_at": started_at,
+                "ended_at": ended_at,
+                "attempts": held.attempt,
+                "visit": held.visit,
+            }
+        )

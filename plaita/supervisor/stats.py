@@ -1,0 +1,53 @@
+"""Counters under the names of the ledger and REFERENCE 8.1, in memory; ``status`` and the metrics port read them."""
+
+from __future__ import annotations
+
+COUNTERS = (
+    "acked",
+    "reclaimed",
+    "dead_lettered",
+    "lease_conflicts",
+    "poison_acked",
+    "failed",
+    "schema_rejected",
+    "residue_swept",
+    "ghosts_acked",
+    "handed_on",
+    "killed",
+    "finished",
+    "steps",
+    "step_failures",
+    "step_timeouts",
+    "node_retries",
+    "executor_deaths",
+    "executor_spawns",
+    "spawn_failures",
+    "template_restarts",
+    "leases_lost",
+    "refused_writes",
+    "answers_resent",
+    "answers_dropped",
+    "delayed_promoted",
+    "delayed_bad",
+    "strays_killed",
+    "output_bytes_dropped",
+    "log_lines_dropped",
+    "registry_status_flush_failed_total",
+)
+
+
+class Stats:
+    """A fixed set of counters: a name that is not known is a bug and raises KeyError."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(COUNTERS, 0)
+
+    def add(self, name: str, amount: int = 1) -> None:
+        self._counts[name] += amount
+
+    def get(self, name: str) -> int:
+        return self._counts[name]
+
+    def snapshot(self) -> dict[str, int]:
+        """A copy, for ``status``."""
+        return dict(self._counts)
