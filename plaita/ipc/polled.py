@@ -1,0 +1,123 @@
+"""Frames on an event loop: the supervisor's end of an executor's socket. Never blocks, reads while it writes.
+
+Owns one socket and nothing else. What a frame means, and what to do with a peer that writes junk, is the caller's.
+Works on asyncio's own loop and on uvloop alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from plaita.errors import FrameError
+from plaita.ipc.frames import Frame, FrameReader, encode
+
+
+class FrameChannel(asyncio.Protocol):
+    """``on_frame(frame)`` is called for each frame as it arrives; ``on_closed(reason)`` exactly once, with
+
+    * ``"eof"``: the peer closed (a hint, never a proof of its death), ``"eof in a frame"`` when one was cut off;
+    * ``"protocol: ..."``: bytes that are no frame, or ``on_frame`` raised FrameError; the socket is closed;
+    * ``"error: ..."``: the operating system said so;
+    * ``"closed"``: by ``close``.
+    Frames sent before ``open`` has returned wait for it. Frames after the end are dropped: the step is lost anyway.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        on_frame: Callable[[Frame], object],
+        on_closed: Callable[[str], object],
+    ) -> None:
+        self._loop = loop
+        self._sock: socket.socket | None = sock
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self._reader = FrameReader()
+        self._transport: asyncio.WriteTransport | None = None
+        self._waiting: list[bytes] = []
+        self._closed = False
+        self._reason: str | None = None
+
+    async def open(self) -> FrameChannel:
+        """Begin to read and write. The socket belongs to the channel from here on."""
+        sock, self._sock = self._sock, None
+        if sock is None:
+            raise RuntimeError("a channel is opened once, and not after close")
+        sock.setblocking(False)
+        await self._loop.create_unix_connection(lambda: self, sock=sock)
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed
+
+    def send(self, frame: Frame) -> bool:
+        """Write a frame; False when the channel has ended. Raises FrameError for one over the limits."""
+        if self._closed:
+            return False
+        buffers = encode(frame)
+        transport = self._transport
+        if transport is None:
+            self._waiting.extend(buffers)
+            return True
+        for buffer in buffers:
+            transport.write(buffer)
+        return True
+
+    def unsent(self) -> int:
+        """Bytes written here that the kernel has not taken yet."""
+        if self._transport is None:
+            return sum(map(len, self._waiting))
+        return self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """End now; what the kernel has not taken is dropped. ``on_closed("closed")`` unless it has ended before."""
+        self._end("closed")
+
+    def _end(self, reason: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.clear()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        self._on_closed(reason)
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert hasattr(transport, "write")  # uvloop: not an asyncio.WriteTransport by class
+        if self._closed:
+            transport.abort()
+            return
+        self._transport = transport
+        transport.set_write_buffer_limits(high=1 << 30)  # one peer, one step at a time: pausing would help nobody
+        waiting, self._waiting = self._waiting, []
+        for buffer in waiting:
+            transport.write(buffer)
+
+    def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
+        try:
+            for frame in self._reader.feed(data):
+                self._on_frame(frame)
+                if self.closed:
+                    return
+        except FrameError as error:
+            self._end(f"protocol: {error}")
+
+    def eof_received(self) -> bool:
+        self._end("eof in a frame" if self._reader.pending else "eof")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._end("eof" if exc is None else f"error: {exc}")
