@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from plaita import ids
@@ -23,7 +24,7 @@ RETENTION_NET_MS = 86_400_000
 # -- commit ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Commit:
     """One finished step. ``result`` and ``state`` are JSON texts, ``timing`` the whole ``t:`` record of the node.
 
@@ -46,7 +47,7 @@ class Commit:
     nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Committed:
     """``done_before``: this very (token, step) was committed already. ``cancel``: a cancel is asked for."""
 
@@ -82,19 +83,24 @@ def commit(keys: Keys, step: Commit) -> Call[Committed]:
     return Call(
         "executions.commit",
         script("commit"),
-        (
-            keys.row(execution_id),
-            keys.fence(execution_id),
-            keys.fencegen(execution_id),
-            keys.lease(execution_id),
-            keys.cancel(execution_id),
-            keys.of_execution("nofail", execution_id),
-            keys.noderetry(execution_id, step.node_id),
-        ),
+        (*_commit_keys(keys, execution_id), keys.noderetry(execution_id, step.node_id)),
         args,
         lane_for(step.result, *step.state.values()),
         True,
         _parse_committed,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _commit_keys(keys: Keys, execution_id: str) -> tuple[str, ...]:
+    """The same at each step of an execution. In the order of lib/settle.lua."""
+    return (
+        keys.row(execution_id),
+        keys.fence(execution_id),
+        keys.fencegen(execution_id),
+        keys.lease(execution_id),
+        keys.cancel(execution_id),
+        keys.of_execution("nofail", execution_id),
     )
 
 
@@ -201,12 +207,7 @@ def finish(keys: Keys, end: Finish) -> Call[Committed]:
 def _settle_keys(keys: Keys, execution_id: str, stream: str) -> tuple[str, ...]:
     """What finish and postpone share, in the order of lib/settle.lua."""
     return (
-        keys.row(execution_id),
-        keys.fence(execution_id),
-        keys.fencegen(execution_id),
-        keys.lease(execution_id),
-        keys.cancel(execution_id),
-        keys.of_execution("nofail", execution_id),
+        *_commit_keys(keys, execution_id),
         keys.noderetry(execution_id, None),
         keys.of_execution("noderefetch", execution_id),
         keys.of_execution("g1wakeups", execution_id),

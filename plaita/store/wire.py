@@ -182,7 +182,7 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
     if code == "ERR":
         inside = _INSIDE_SCRIPT.search(error)  # before Redis 7 the script's error code stands inside
         code = inside.group(1) if inside else code
-    if code in call.refusals:
+    if call.refusals and code in call.refusals:
         return Refused(call.refusals[code], error), False
     if code == "WRONGTYPE":
         return Refused("wrong_type", error), False

@@ -4,7 +4,7 @@
 -- ok: done before 0|1, cancel 0|1. refused: see lib/settle
 -- include: settle
 -- include: retried
-local refusal, row, flags, done = check('commit')
+local refusal, row, flags, done = check('commit', ARGV[4])
 if refusal then
   return refusal
 end

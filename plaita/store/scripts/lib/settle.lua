@@ -2,9 +2,10 @@
 -- include: time
 -- The checks that commit, finish and postpone share; the order is part of the promise (DECISIONS 2).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail. ARGV 1 token, 2 step.
+-- `lease`: the whole value where the caller knows it, which spares taking it apart.
 -- Returns a refusal, or nil, the row's fields {status, commit, step, active_ms, retried, lost, created_at},
 -- the flags {fence, fencegen, lease, cancel, nofail} and whether this very (token, step, verb) was done before.
-local function check(verb)
+local function check(verb, lease)
   local row = redis.call('HMGET', KEYS[1], 'status', 'commit', 'step', 'active_ms', 'retried', 'lost', 'created_at')
   if not row[1] then
     return {'refused', 'no_row'}
@@ -26,7 +27,7 @@ local function check(verb)
   if (tonumber(row[3]) or 0) + 1 ~= tonumber(ARGV[2]) then
     return {'refused', 'stale_step', row[3] or '0'}
   end
-  if flags[3] and not lease_is(flags[3], token) then
+  if flags[3] and flags[3] ~= lease and not lease_is(flags[3], token) then
     return {'refused', 'lease_lost', flags[3]}
   end
   return nil, row, flags, false
