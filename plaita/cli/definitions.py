@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A flow that may be stored: ``body`` is its canonical JSON, ``flow_hash`` the sha256 of that."""
+    """A flow that may be stored: ``body`` is its JSON in the author's order, ``flow_hash`` does not depend on that."""
 
     flow_id: str
     flow_hash: str
@@ -79,7 +79,7 @@ def judge_flow(
     return Definition(
         flow_id=flow_id,
         flow_hash=flow_hash(flow.raw),
-        body=jsontext.canonical(flow.raw),
+        body=jsontext.dumps(flow.raw),
         warnings=tuple(flow.warnings),
     )
 

@@ -133,6 +133,12 @@ def in_work(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return sorted(working, key=lambda one: -float(one.get("step_s") or 0))
 
 
+def left(status: Mapping[str, Any]) -> int:
+    """How many executions a drain still waits for."""
+    told = _part(status, "drain").get("left")
+    return told if isinstance(told, int) else len(in_work(status))
+
+
 def receipt(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
     """What became of the work that a drain found: finished, handed on, killed (the difference of the counters)."""
     given = _part(after, "drain").get("receipt")

@@ -265,13 +265,15 @@ def _wait_for_drain(socket: str | None, instance: str | None) -> dict[str, Any]:
     told = ""
     while True:
         answer = _ask("status", socket, instance)
-        working = status_view.in_work(answer)
-        if not working:
+        count, working = status_view.left(answer), status_view.in_work(answer)
+        if not count:
             return answer
-        oldest = working[0]
-        line = f"{len(working)} left, the oldest: {oldest.get('execution_id')} at {oldest.get('node_id')}"
+        line = f"{count} left"
+        if working:
+            line += f", the oldest: {working[0].get('execution_id')} at {working[0].get('node_id')}"
         if line != told:
-            note(f"{line}, {status_view.seconds(oldest.get('step_s'))}")
+            since = f", {status_view.seconds(working[0].get('step_s'))}" if working else ""
+            note(line + since)
             told = line
         time.sleep(_DRAIN_POLL_SECONDS)
 

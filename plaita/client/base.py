@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from plaita.runtime_config import ClientConfig, config_family, load_client_config
-from plaita.store.embedded import EmbeddedServer
+from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys, check_tenant
 
 
@@ -53,7 +53,7 @@ class ClientBase(ABC):
             group=config.consumer_group,
             dlq=config.dlq_key,
         )
-        self._server = None if config.embedded is None else EmbeddedServer.open(config.embedded)
+        self._server = None if config.embedded is None else Embedded.open(config.embedded)
         self._open(config.redis_url if self._server is None else self._server.url)
 
     @abstractmethod
