@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RunnerState:
-    """``connected``: some lane is, and none has failed since it last was. ``since_ms``: wall clock of that change."""
+    """``connected``: the writer's lane is, or some lane while the writer was never used. ``since_ms``: wall clock of that change."""
 
     connected: bool
     since_ms: int
@@ -334,7 +334,7 @@ class AsyncRunner:
         self.connect_timeout_s = connect_timeout_s
         self._on_state = on_state
         self._up: set[str] = set()
-        self._down: set[str] = set()
+        self._writer_used = False
         self._loop = asyncio.get_running_loop()
         self._lanes = {lane: _Lane(self, lane) for lane in LANES}
         self.state = RunnerState(False, wall_ms(), "", "", False)
@@ -369,16 +369,17 @@ class AsyncRunner:
 
     def lane_up(self, lane: str, server: str) -> None:
         self._up.add(lane)
-        self._down.discard(lane)
+        self._writer_used = self._writer_used or lane == "writer"
         self._tell(server, self.state.last_error, False)
 
     def lane_down(self, lane: str, answer: Unavailable) -> None:
         self._up.discard(lane)
-        self._down.add(lane)
         self._tell(self.state.server, answer.error, answer.auth)
 
     def _tell(self, server: str, error: str, auth: bool) -> None:
-        connected = bool(self._up) and not self._down
+        # Lanes that are not in use stay down after an outage, so only those that are used can tell. The writer decides
+        # where it was used at all: no other lane is used as often.
+        connected = "writer" in self._up if self._writer_used else bool(self._up)
         changed = connected != self.state.connected
         since = wall_ms() if changed else self.state.since_ms
         self.state = RunnerState(connected, since, server, error, auth)
