@@ -17,9 +17,9 @@ import plaita
 from plaita.errors import ConfigError, PlaitaError
 from plaita.ids import new_incarnation
 from plaita.runtime_config import SupervisorConfig, effective, generations
-from plaita.store.embedded import Embedded
 from plaita.supervisor import logs
 from plaita.supervisor.control import ControlServer, listen
+from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.supervisor import EXIT_BUG, EXIT_CONFIGURATION, Supervisor
 from plaita.supervisor.trees import new_mark, sweep_dead_trees
@@ -80,23 +80,20 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
         killed = sweep_dead_trees()
         if killed:
             logs.warning("trees.swept", killed=killed)
-        redis_url, embedded_pid = config.redis_url, None
+        embedded = None
         if config.embedded is not None:
-            embedded = Embedded.open(config.embedded)
+            embedded = EmbeddedHold(config.embedded)
             stack.callback(embedded.close)
-            redis_url, embedded_pid = embedded.url, embedded.pid
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            code = runner.run(_serve(config, stats, redis_url, embedded_pid, sock))
+            code = runner.run(_serve(config, stats, embedded, sock))
     logs.info("supervisor.exit", code=code, socket=control_path)
     return code
 
 
-async def _serve(
-    config: SupervisorConfig, stats: Stats, redis_url: str, embedded_pid: int | None, sock: socket.socket
-) -> int:
-    supervisor = Supervisor(
-        asyncio.get_running_loop(), config, redis_url, new_incarnation(), new_mark(), stats, embedded_pid
-    )
+async def _serve(config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold | None, sock: socket.socket) -> int:
+    redis_url = config.redis_url if embedded is None else embedded.url
+    loop = asyncio.get_running_loop()
+    supervisor = Supervisor(loop, config, redis_url, new_incarnation(), new_mark(), stats, embedded)
     control = ControlServer(sock, supervisor.handlers())
     await control.start()
     try:

@@ -250,6 +250,7 @@ class Settler:
                 stream=held.stream,
                 entry_id=held.entry_id,
                 death=jsontext.dumps(self._death(held, died)),
+                active_ms_delta=held.unsaved_ms,
                 max_lost=self._settings.max_deliveries,
             ),
         )
@@ -260,6 +261,7 @@ class Settler:
         held.lost = int(reply.control.get("lost", held.lost + 1))
         held.lease = lease.times(sent_at, self._settings.lease_ttl_ms)
         held.lease_lost = False
+        held.unsaved_ms = 0
         if reply.cancel and held.cancel is None:
             held.cancel = reply.cancel_reason or "cancelled"
         return True

@@ -30,6 +30,7 @@ from plaita.supervisor.consumer import Consumer, ConsumerSettings
 from plaita.supervisor.control import Handler
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
+from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.flow_cache import FlowCache
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.held import Held
@@ -74,12 +75,12 @@ class Supervisor:
         incarnation: str,
         tree_mark: str,
         stats: Stats,
-        embedded_pid: int | None = None,
+        embedded: EmbeddedHold | None = None,
     ) -> None:
         self._loop = loop
         self._config = config
         self._stats = stats
-        self._embedded_pid = embedded_pid
+        self._embedded = embedded
         self._state = State.STARTING
         self._wish = Wish.NONE
         self._exit_code = EXIT_CLEAN
@@ -364,21 +365,21 @@ class Supervisor:
         if old is not None:
             old.exited(ended.describe())
             return True
-        if ended.pid == self._embedded_pid:
+        if self._embedded is not None and ended.pid == self._embedded.pid:
             logs.error("embedded.exited", pid=ended.pid, how=ended.describe())
-            self._embedded_pid = None
+            if self._state is not State.STOPPED:
+                self._embedded.reopen()
             return True
         return self._pool.exited(ended)
 
     def _known_children(self) -> set[int]:
         known = self._pool.known_pids() | set(self._old_templates)
-        for pid in (self._template.pid, self._embedded_pid):
-            if pid is not None:
-                known.add(pid)
-        return known
+        embedded = self._embedded.pid if self._embedded is not None else None
+        return known | {pid for pid in (self._template.pid, embedded) if pid is not None}
 
     def _children_uncertain(self) -> bool:
-        return self._pool.spawning or self._state in (State.STOPPING, State.STOPPED)
+        opening = self._embedded is not None and self._embedded.opening
+        return opening or self._pool.spawning or self._state in (State.STOPPING, State.STOPPED)
 
     def _template_ready(self, message: Any) -> None:
         self._node_types = list(message.node_types)
@@ -413,6 +414,8 @@ class Supervisor:
         if connected:
             self._notifier.status(f"{self._state.value}")
         else:
+            if self._embedded is not None:
+                self._embedded.reopen()  # its process may be nobody's child, so nobody else would notice
             self._notifier.status(f"Redis cannot be reached: {error}")
 
     async def _unblock(self) -> None:
