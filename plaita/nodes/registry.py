@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -87,11 +87,14 @@ class NodeRegistry:
             raise FlowDefinitionError(problems)
         return node
 
-    def discover(self) -> list[Problem]:
-        """Register the classes of all installed plug-ins (entry point group ``plaita.nodes``). One that cannot be
-        loaded is warned of (PluginWarning) and listed in the answer; it hinders no other."""
+    def discover(self, names: Collection[str] | None = None) -> list[Problem]:
+        """Register the classes of the installed plug-ins (entry point group ``plaita.nodes``) of these names, by
+        default of all. One that cannot be loaded is warned of (PluginWarning) and listed in the answer; it hinders no
+        other."""
         failures: list[Problem] = []
         for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+            if names is not None and entry.name not in names:
+                continue
             try:
                 self._register_loaded(entry.load())
             except (KeyboardInterrupt, MemoryError):
@@ -130,7 +133,21 @@ class NodeRegistry:
         return sorted(set(self._classes) - before)
 
 
+def entry_point_names() -> list[str]:
+    """The names of the installed plug-ins, sorted; none is loaded."""
+    return sorted({entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)})
+
+
 _default: NodeRegistry | None = None
+
+
+def start_default_registry() -> NodeRegistry:
+    """The registry of this process with built-in types only: who calls this first loads the plug-ins one by one by
+    ``discover``. The template does, to learn which of them start threads."""
+    global _default
+    if _default is None:
+        _default = NodeRegistry(BUILT_IN)
+    return _default
 
 
 def get_default_registry() -> NodeRegistry:
