@@ -26,10 +26,10 @@ test-long: setup
 	$(BIN)/python -m pytest -n auto
 
 demo: setup
-	$(BIN)/python -m benchmarks.demo
+	$(BIN)/python examples/demo/run.py
 
 bench-step: setup
-	$(BIN)/python -m benchmarks.bench_step
+	$(BIN)/python benchmarks/bench_step.py
 
 docs: setup
 	$(BIN)/python -m plaita.policy.print_tables > docs/state-machines.md

@@ -8,6 +8,7 @@ still pending in Redis.
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -388,9 +389,11 @@ class Dispatch:
         if limit_ms is not None:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(limit_ms / 1000, self._pool.stop, executor, "timeout")
+        sent = time.perf_counter_ns()
         try:
             return await future
         finally:
+            self._stats.timings["pipe_us"] += (time.perf_counter_ns() - sent) // 1000
             self._keeper.step_ends(held)
             if timer is not None:
                 timer.cancel()

@@ -6,6 +6,7 @@ another. Every method leaves the carrier settled by one script, or still pending
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +134,9 @@ class Settler:
             ),
         )
         sent_at = boot_ms()
+        sent = time.perf_counter_ns()
         reply = await self._write(held, call)
+        self._stats.timings["commit_us"] += (time.perf_counter_ns() - sent) // 1000
         if reply is None:
             return False
         if held.lease_lost or boot_ms() >= held.lease.ask_at:

@@ -36,11 +36,19 @@ COUNTERS = (
 )
 
 
+TIMINGS = ("pipe_us", "commit_us")
+
+
 class Stats:
-    """A fixed set of counters: a name that is not known is a bug and raises KeyError."""
+    """A fixed set of counters: a name that is not known is a bug and raises KeyError.
+
+    ``timings`` are sums of microseconds over all steps: from sending a step to its answer, from sending its commit to
+    Redis's answer.
+    """
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(COUNTERS, 0)
+        self.timings = dict.fromkeys(TIMINGS, 0)
 
     def add(self, name: str, amount: int = 1) -> None:
         self._counts[name] += amount

@@ -626,6 +626,7 @@ class Supervisor:
             },
             "drain": self._drain_block(),
             "counters": self._stats.snapshot(),
+            "timings": dict(self._stats.timings),
             "generations": self._generation_ids(),
         }
 
