@@ -31,7 +31,8 @@ CONNECT_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RunnerState:
-    """``connected``: the writer's lane is, or some lane while the writer was never used. ``since_ms``: wall clock of that change."""
+    """``connected``: the writer's lane is, or some lane while the writer was never used. ``since_ms``: wall clock of
+    that change."""
 
     connected: bool
     since_ms: int

@@ -69,6 +69,8 @@ def parse_endpoint(url: str) -> Endpoint:
         if urlsplit(url).password:
             raise InputError(f"redis url: it cannot be read ({type(error).__name__})") from None
         raise InputError(f"redis url: it cannot be read ({error})") from None
+    if scheme != "unix" and (tail := urlsplit(url).path.strip("/")) and not tail.isdecimal():
+        raise InputError(f"redis url: {tail[:20]!r} after the host is no database number")
     path = str(options.get("path", "")) if scheme == "unix" else ""
     if scheme == "unix" and not path:
         raise InputError("redis url: unix:// needs the path of a socket, as in unix:///run/redis.sock")
@@ -171,6 +173,8 @@ def understand(call: Call[T], reply: Any) -> tuple[Answer[T], bool]:
             return Value(call.parse(reply)), False
         if reply[0] == b"ok":
             return Value(call.parse(reply[1:])), False
+        if reply[0] != b"refused":
+            return Unknown(f"{call.name}: the reply begins with {reply[0]!r}"), False
         return Refused(text(reply[1]), text(reply[2]) if len(reply) > 2 else ""), False
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         # done, but by a server or a script that is not the one we know: the caller must not take it for a refusal
