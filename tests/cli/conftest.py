@@ -104,7 +104,8 @@ def plaita(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def plaita_supervisor(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a ``plaita-supervisor`` command (not ``run``) in this process."""
+    """Run a ``plaita-supervisor`` command in this process, which stays readable to its owner."""
+    monkeypatch.setattr(supervisor, "set_dumpable", lambda wanted: None)
     return _runner(supervisor.app, "plaita-supervisor", exits.USAGE, capsys, monkeypatch)
 
 
