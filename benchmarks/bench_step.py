@@ -107,10 +107,10 @@ class Bench:
     def run_all(self, flow_id: str, count: int) -> float:
         """Seconds from the first execution's begin to the last one's end, by the rows' own times."""
         self.pause(True)
-        ids = [self.client.start(flow_id, {})["execution_id"] for _ in range(count)]
+        ids = [self.client.start(flow_id).execution_id for _ in range(count)]
         began = time.monotonic()
         self.pause(False)
-        rows = self.client.wait(*ids, timeout=300)
+        rows = self.client.wait_all(ids, timeout=300)
         elapsed = time.monotonic() - began
         bad = [row["execution_id"] for row in rows if row["status"] != "completed"]
         if bad:
@@ -259,8 +259,8 @@ def latency(bench: Bench, count: int) -> list[float]:
     for _ in range(count):
         time.sleep(0.01)
         sent = time.time_ns()
-        started = bench.client.start("latency", {})
-        row = bench.client.wait(started["execution_id"], timeout=30)[0]
+        started = bench.client.start("latency")
+        row = bench.client.wait(started.execution_id, timeout=30)
         found.append((int(row["output"]) - sent) / 1e6)
     return found
 

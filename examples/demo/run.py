@@ -111,7 +111,7 @@ def run(console: Console, folder: Path) -> int:
 
     client = Client(embedded=str(folder / "data"))
     orders = [{"order": f"order-{n}", "amount": n * 40, "file": str(file)} for n in range(EXECUTIONS)]
-    ids = [client.start("demo-order", order)["execution_id"] for order in orders]
+    ids = [client.start("demo-order", order).execution_id for order in orders]
     marks: dict[str, float] = {}
     victim = ""
     deadline = time.monotonic() + DEADLINE_S

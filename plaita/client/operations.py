@@ -148,6 +148,7 @@ def start(
         "execution_id": execution,
         "tenant_id": tenant,
         "timestamp": iso_utc(wall_ms()),
+        "input_in_row": True,  # without its row there is nothing to run (DECISIONS 15)
     }
     fields = {} if family is None else {"config_family": family}
     request = executions.Start(
