@@ -33,6 +33,7 @@ bench-step: setup
 
 docs: setup
 	$(BIN)/python -m plaita.policy.print_tables > docs/state-machines.md
+	$(BIN)/python -m plaita.runtime_config.print_reference > docs/configuration.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist
