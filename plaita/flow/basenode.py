@@ -135,7 +135,7 @@ class BaseNode(Part):
     is_suspending: ClassVar[bool] = False
     async_node: ClassVar[bool] = False
     expression_fields: ClassVar[tuple[str, ...]] = ("output",)
-    tolerated_names: ClassVar[frozenset[str]] = frozenset({"type", "source_line", "sourceLine"})
+    tolerated_names: ClassVar[frozenset[str]] = frozenset({"type"})
 
     id: str
     name: str | None = None
@@ -145,6 +145,8 @@ class BaseNode(Part):
     timeout: Any = None
     timeout_handler: ErrorHandler = Field(default_factory=ErrorHandler)
     error_handler: RecoverableErrorHandler = Field(default_factory=RecoverableErrorHandler)
+
+    source_line: int | None = None
 
     _compiled: dict[int, tuple[Any, CompiledValue]] = PrivateAttr(default_factory=dict)
 

@@ -6,13 +6,11 @@ Owns :class:`FlowDefinition` and :class:`NodePlan`. Reads no text (``parse`` doe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from plaita.errors import Problem
 from plaita.flow.basenode import BaseNode
 from plaita.flow.limits import DEFAULT_LIMITS, Limits
-from plaita.flow.outline import flow_hash
 from plaita.flow.properties import Property
 
 
@@ -38,12 +36,13 @@ class NodePlan:
 @dataclass
 class FlowDefinition:
     """A flow that may run. ``nodes`` and ``plans`` are by id, in the order of the definition; ``timeout_ms`` is the
-    flow's own limit or None; ``raw`` is the definition as its author wrote it."""
+    flow's own limit or None; ``raw`` is the definition as its author wrote it, ``hash`` its flow hash (ledger F6)."""
 
     start: str
     nodes: dict[str, BaseNode]
     plans: dict[str, NodePlan]
     raw: dict[str, Any]
+    hash: str
     flow_id: str | None = None
     version: str | None = None
     input_type: Property | None = None
@@ -57,11 +56,6 @@ class FlowDefinition:
     expose_env: tuple[str, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     warnings: list[Problem] = field(default_factory=list)
-
-    @cached_property
-    def hash(self) -> str:
-        """The flow hash of ledger F6: sha256 over canonical JSON, hex."""
-        return flow_hash(self.raw)
 
     def input_mismatch(self, value: Any) -> str | None:
         """None if ``value`` fits ``inputType`` (or none is declared), else where it does not and what is wanted."""

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.errors import (
-    ErrorResultException,
     FlowExecutionException,
     FlowResultError,
     FlowTimeoutError,
@@ -47,7 +46,8 @@ def run_step(
     ``call(node)`` runs the node's code and gives its result or raises anything. Who calls with a limit raises
     NodeTimeoutError from it when :func:`time_limit` has passed since the step began, also at the entry of a further
     attempt: all attempts share one budget. ``now_ms`` is the step's start in epoch milliseconds. ``time_left_ms`` is
-    what remains of the flow's timeout. ``action="timed_out"`` runs nothing: the caller has already killed what ran.
+    what remained of the flow's timeout when the step began. ``action="timed_out"`` runs nothing: the caller has
+    already killed what ran.
 
     Never raises for reasons of the flow or its nodes; StepStopped from ``call`` passes through, the context unchanged.
     """
@@ -154,18 +154,12 @@ def _without_retry(
 ) -> Outcome | None:
     """What ends the step whatever the retries say: an error result, a cancellation, a timeout; else None."""
     if isinstance(error, FlowResultError):
-        return _failed(context, plan.node.id, _error_result(error, plan.node.id), attempt)
+        return _failed(context, plan.node.id, failure.error_result(error, node=plan.node.id), attempt)
     if failure.is_cancellation(error):
         return _failed(context, plan.node.id, failure.cancelled_failure(error, node=plan.node.id), attempt)
     if failure.is_timeout(error):
         return _timed_out(flow, context, plan, error, attempt, time_left_ms)
     return None
-
-
-def _error_result(error: FlowResultError, node_id: str) -> ErrorResultException:
-    raised = ErrorResultException(failure.clean_text(str(error.message)), code=error.code, node=node_id)
-    raised.__cause__ = error
-    return raised
 
 
 def _gave_up(flow: FlowDefinition, context: Context, plan: NodePlan, error: BaseException) -> Outcome:
@@ -178,7 +172,7 @@ def _gave_up(flow: FlowDefinition, context: Context, plan: NodePlan, error: Base
             title=node.title,
             code=handler.code,
             message=handler.message,
-            line=None,
+            line=node.source_line,
         )
         return _failed(context, node.id, raised, plan.attempts, retryable=failure.worth_a_retry(error))
     warning = f"node {node.id!r} failed, errorHandler says {handler.strategy}: {failure.described(error)}"

@@ -12,9 +12,11 @@ from plaita.errors import (
     CODE_GENERIC,
     CODE_REQUEST_NOT_BUILT,
     CODE_TIMEOUT,
+    ErrorResultException,
     FlowCancelledException,
     FlowErrorType,
     FlowExecutionException,
+    FlowResultError,
     FlowTimeoutError,
     NodeException,
     NodeExecutionError,
@@ -87,17 +89,21 @@ def is_cancellation(error: BaseException) -> bool:
 
 
 def own_code(error: BaseException) -> int | str | None:
-    """The code that the node gave its failure: that of the first NodeException among the causes."""
+    """The code that the node gave its failure: that of the first exception among the causes whose code is the raiser's
+    own, or None."""
     for each in causes(error):
-        if isinstance(each, NodeException) and _is_code(each.code):
-            return clean_text(each.code, 200) if isinstance(each.code, str) else int(each.code)
+        if isinstance(each, (NodeException, FlowResultError, ErrorResultException)):
+            return legal_code(each.code)
     return None
 
 
-def _is_code(code: object) -> bool:
-    if isinstance(code, bool):
-        return False
-    return isinstance(code, str) or (isinstance(code, int) and code.bit_length() <= 256)
+def legal_code(code: object) -> int | str | None:
+    """A code as it can be stored: a whole number or text; None for anything else."""
+    if isinstance(code, str):
+        return clean_text(str(code), 200)
+    if isinstance(code, int) and not isinstance(code, bool) and code.bit_length() <= 256:
+        return int(code)
+    return None
 
 
 def worth_a_retry(error: BaseException) -> bool:
@@ -160,6 +166,15 @@ def timeout_failure(
         text += ": the time of the whole flow is spent"
     kind = FlowErrorType.FLOW_ERROR if flow_is_tighter else FlowErrorType.NODE_ERROR
     raised = NodeTimeoutError(clean_text(text), code=CODE_TIMEOUT, error_type=kind, node=node)
+    raised.__cause__ = error
+    return raised
+
+
+def error_result(error: FlowResultError, *, node: str) -> ErrorResultException:
+    """The ErrorResultException of an end node's error (or of node code that raised one)."""
+    code = legal_code(error.code)
+    text = error.message if type(error.message) is str else described(error)
+    raised = ErrorResultException(clean_text(text), code=CODE_GENERIC if code is None else code, node=node)
     raised.__cause__ = error
     return raised
 

@@ -49,16 +49,19 @@ class Part(BaseModel):
 
 @lru_cache(maxsize=1024)
 def spellings(cls: type[BaseModel]) -> dict[str, str]:
-    """Every accepted spelling of every field of ``cls`` -> the field's name. A field's own name always wins."""
-    table: dict[str, str] = {}
+    """Every accepted spelling of every field of ``cls`` -> the field's name, the strongest spelling first."""
+    table: dict[str, str] = {name: name for name in cls.model_fields}
     for name, field in cls.model_fields.items():
         for alias in (field.alias, field.validation_alias):
             choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-            table.update({choice: name for choice in choices if isinstance(choice, str)})
+            for choice in choices:
+                if isinstance(choice, str):
+                    table.setdefault(choice, name)
         table.setdefault(camel(name), name)
     if issubclass(cls, Part):
-        table.update({spelling: name for spelling, name in cls.special_names.items() if name in cls.model_fields})
-    table.update({name: name for name in cls.model_fields})
+        for spelling, name in cls.special_names.items():
+            if name in cls.model_fields:
+                table.setdefault(spelling, name)
     return table
 
 
@@ -75,29 +78,30 @@ def fields_without_null(cls: type[BaseModel]) -> frozenset[str]:
 def _accepts_null(annotation: Any) -> bool:
     if annotation is Any or annotation is None or annotation is type(None):
         return True
-    return any(_accepts_null(argument) for argument in get_args(annotation) if not isinstance(argument, (str, int)))
+    return get_origin(annotation) in (Union, UnionType) and any(map(_accepts_null, get_args(annotation)))
 
 
 def respell(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[Any, Any]:
-    """``data`` with field names in place of other spellings. Of two spellings of one field the field's own name wins,
-    then the first one written that is not null. A null for a field that cannot be null means its default."""
+    """``data`` with field names in place of other spellings. Of several spellings of one field the first of
+    :func:`spellings` that is not null wins. A null for a field that cannot be null means its default."""
     table = spellings(cls)
     never_null = fields_without_null(cls)
     result: dict[Any, Any] = {}
-    exact: set[str] = set()
+    given: dict[str, list[str]] = {}
     for key, value in data.items():
         name = table.get(key) if isinstance(key, str) else None
         if name is None:
             result[key] = value
-        elif value is None and name in never_null:
-            continue
-        elif key == name:
-            if value is not None or name not in result:
-                result[name] = value
-                exact.add(name)
-        elif name not in exact and (name not in result or result[name] is None):
-            result[name] = value
+        elif value is not None or name not in never_null:
+            given.setdefault(name, []).append(key)
+    for name, keys in given.items():
+        result[name] = data[keys[0]] if len(keys) == 1 else _first_value(table, data, keys)
     return result
+
+
+def _first_value(table: Mapping[str, str], data: Mapping[Any, Any], keys: list[str]) -> Any:
+    values = [data[spelling] for spelling in table if spelling in keys]
+    return next((value for value in values if value is not None), None)
 
 
 def nested_part(annotation: Any) -> type[Part] | None:

@@ -23,6 +23,7 @@ from plaita.flow.graph import NoStart, Vertex, canonical_id, find_start, reachab
 from plaita.flow.limits import DEFAULT_LIMITS, Limits
 from plaita.flow.nearest import Nearest, shown, type_name
 from plaita.flow.outcome import StepStopped
+from plaita.flow.outline import flow_hash
 from plaita.flow.properties import Property
 from plaita.flow.text import read_definition, refused
 
@@ -133,6 +134,7 @@ def parse_flow(
         nodes=nodes,
         plans={node_id: _plan(node, places[node_id], by_id[node_id]) for node_id, node in nodes.items()},
         raw=raw,
+        hash=flow_hash(raw),
         flow_id=fields.flow_id,
         version=fields.version,
         input_type=fields.input_type,
@@ -245,8 +247,10 @@ def _without_faults(cls: type[BaseNode], fields: dict[str, Any]) -> BaseNode | N
         cls.model_validate(fields)
     except ValidationError as error:
         wrong = {each["loc"][0] for each in error.errors(include_url=False, include_input=False) if each["loc"]}
+        right = {key: value for key, value in respell(cls, fields).items() if key not in wrong}
+        right.setdefault("id", "unnamed")
         try:
-            return cls.model_validate({key: value for key, value in respell(cls, fields).items() if key not in wrong})
+            return cls.model_validate(right)
         except ValueError:
             return None
     except (KeyboardInterrupt, StepStopped):
@@ -335,7 +339,7 @@ def _read_graph(shapes: list[tuple[int, Vertex]], complete: bool, reader: _Reade
     """The id of the start, or an empty text after a problem. ``complete``: no node had to be left out."""
     vertices = [shape for _, shape in shapes]
     ids = {shape.id for shape in vertices}
-    names = Nearest(ids)
+    names = Nearest(shape.id for shape in vertices)
     for index, shape in shapes:
         for pointer in shape.pointers:
             if pointer.target in ids:

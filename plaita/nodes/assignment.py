@@ -53,7 +53,10 @@ class AssignmentNode(Node):
 
     def prepare(self, preparation: Preparation) -> None:
         """Compile ``output`` and the upstream items."""
-        self._output = preparation.value(self.output, "output")
+        super().prepare(preparation)
+        compiled = self.compiled(self.output)
+        assert compiled is not None  # output is one of the expression fields
+        self._output = compiled
         for index, item in enumerate(self.upstream_output):
             raw = item.output if item.field == "output" else item.value
             compiled = preparation.value(raw, f"upstreamOutput[{index}].{item.field}")

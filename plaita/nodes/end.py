@@ -42,7 +42,10 @@ class EndNode(Node):
 
     def prepare(self, preparation: Preparation) -> None:
         """Compile ``output``; an unknown result type means ``success``."""
-        self._output = preparation.value(self.output, "output")
+        super().prepare(preparation)
+        compiled = self.compiled(self.output)
+        assert compiled is not None  # output is one of the expression fields
+        self._output = compiled
         if self.result_type not in RESULT_TYPES:
             reason = f"unknown result type {shown(self.result_type)}, taken as 'success'; there is "
             preparation.warn("resultType", reason + ", ".join(RESULT_TYPES))
