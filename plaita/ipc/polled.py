@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame, FrameReader, encode
@@ -36,10 +37,9 @@ class FrameChannel(asyncio.Protocol):
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._reader = FrameReader()
-        self._transport: asyncio.WriteTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._closed = False
-        self._reason: str | None = None
 
     async def open(self) -> FrameChannel:
         """Begin to read and write. The socket belongs to the channel from here on."""
@@ -93,23 +93,24 @@ class FrameChannel(asyncio.Protocol):
     # -- asyncio.Protocol -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert hasattr(transport, "write")  # uvloop: not an asyncio.WriteTransport by class
+        writer = cast(asyncio.Transport, transport)  # uvloop's are none by class
         if self._closed:
-            transport.abort()
+            writer.abort()
             return
-        self._transport = transport
-        transport.set_write_buffer_limits(high=1 << 30)  # one peer, one step at a time: pausing would help nobody
+        self._transport = writer
+        writer.set_write_buffer_limits(high=1 << 30)  # one peer, one step at a time: pausing would help nobody
         waiting, self._waiting = self._waiting, []
         for buffer in waiting:
-            transport.write(buffer)
+            writer.write(buffer)
 
     def data_received(self, data: bytes) -> None:
-        if self.closed:
+        closed = self._closed
+        if closed:
             return
         try:
             for frame in self._reader.feed(data):
                 self._on_frame(frame)
-                if self.closed:
+                if self._closed:  # by the callback
                     return
         except FrameError as error:
             self._end(f"protocol: {error}")

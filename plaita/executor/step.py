@@ -1,0 +1,262 @@
+"""One step in an executor: what is needed, the node's run, the answer.
+
+Owns the call of node code and what surrounds it: stop signal, progress notes, a node that forked and came back twice.
+The engine decides what the outcome is; the supervisor decides what becomes of the execution.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+import time
+from typing import Any, cast
+
+from plaita import clock
+from plaita.errors import CODE_GENERIC, FlowDefinitionError, FlowErrorType, FrameError, NodeTimeoutError
+from plaita.executor.contexts import Contexts
+from plaita.executor.hygiene import Hygiene
+from plaita.executor.stopping import StopSignal
+from plaita.flow.context import Context
+from plaita.flow.engine import run_step, time_limit
+from plaita.flow.model import BaseNode, FlowDefinition
+from plaita.flow.outcome import Advanced, Ended, ErrorInfo, Failed, Outcome, StepStopped
+from plaita.ipc.blocking import FrameConnection
+from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run
+from plaita.jsontext import JSONTextError
+from plaita.nodes.base import Node
+from plaita.nodes.execution import Execution
+from plaita.unix.title import set_title
+
+PROGRESS_INTERVAL_S = 0.05
+_RETIRE_STOPPED = "stopped"
+
+
+class StepRunner:
+    """Runs steps one after the other, in the main thread."""
+
+    def __init__(
+        self, connection: FrameConnection, contexts: Contexts, stop: StopSignal, hygiene: Hygiene, title: str
+    ) -> None:
+        self._connection = connection
+        self._contexts = contexts
+        self._stop = stop
+        self._hygiene = hygiene
+        self._title = title
+        self._pid = os.getpid()
+
+    def run(self, run: Run) -> bool:
+        """Run the step and answer. False when this executor must not be used again."""
+        missing = self._contexts.missing(run)
+        if missing:
+            self._connection.send(Need(run.seq, missing).to_frame())
+            return True
+        set_title(f"{self._title}  {run.execution_id} node={run.node_id}")
+        started_ms = clock.wall_ms()
+        answer = self._perform(run, started_ms)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a fork that node code made and let return: the step and its answer are its parent's
+        retire = self._hygiene.after_step() or _memory_failure(answer)
+        if self._stop.asked:
+            retire = _RETIRE_STOPPED
+        self._send(answer if retire is None else dataclasses.replace(answer, retire=retire))
+        return retire is None
+
+    def _perform(self, run: Run, started_ms: int) -> Answer:
+        try:
+            flow = self._contexts.flow(run)
+            context = self._contexts.context(run, flow)
+        except (FlowDefinitionError, JSONTextError) as error:
+            return _refused(run, started_ms, error)
+        attempts = Attempts(self, run, flow, context)
+        self._stop.raised = False
+        self._stop.begin(attempts.cancel_event)
+        outcome: Outcome | None = None
+        try:
+            outcome = run_step(
+                flow,
+                context,
+                run.node_id,
+                call=attempts.call,
+                now_ms=started_ms,
+                action=run.action,
+                time_left_ms=run.time_left_ms,
+            )
+        except StepStopped:
+            pass
+        finally:
+            self._stop.end()
+            attempts.over = True
+        ended_ms = clock.wall_ms()
+        if outcome is None or self._stop.raised:
+            # Also when node code swallowed the request and returned something: what it returned is not whole.
+            return Answer(run.seq, "stopped", run.node_id, started_ms, ended_ms, attempts=max(1, attempts.made))
+        if not isinstance(outcome, Failed):
+            self._contexts.keep(run, context)
+        return _answer(run, outcome, started_ms, ended_ms)
+
+    def _send(self, answer: Answer) -> None:
+        try:
+            self._connection.send(answer.to_frame())
+        except FrameError as error:
+            reason = f"what the node left cannot be sent: {error}"
+            self._connection.send(
+                Answer(
+                    answer.seq,
+                    "failed",
+                    answer.node_id,
+                    answer.started_ms,
+                    answer.ended_ms,
+                    attempts=answer.attempts,
+                    error=_error(answer.node_id, reason, "NodeExecutionError", "NodeOutputError").to_json(),
+                    retire=answer.retire or "answer not sendable",
+                ).to_frame()
+            )
+
+    def progress(self, seq: int, note: str) -> None:
+        """Send a progress note for the step ``seq``. Not to be interrupted: half a frame would end the connection."""
+        if os.getpid() != self._pid:
+            return
+        text = note[:PROGRESS_NOTE_LIMIT].encode("utf-8", "backslashreplace").decode()
+        if threading.current_thread() is not threading.main_thread():
+            self._connection.send(Progress(seq, text).to_frame())
+            return
+        self._stop.disarm()
+        self._connection.send(Progress(seq, text).to_frame())
+        self._stop.arm()
+
+
+class Attempts:
+    """The calls of one step's node code: several when the node is retried in place."""
+
+    def __init__(self, runner: StepRunner, run: Run, flow: FlowDefinition, context: Context) -> None:
+        self._runner = runner
+        self._stop = runner._stop
+        self._run = run
+        self._flow = flow
+        self._context = context
+        self._began = time.monotonic()
+        self._next_note = 0.0
+        self.cancel_event = threading.Event()
+        self.made = 0
+        self.over = False
+
+    def call(self, node: BaseNode) -> Any:
+        """Run node code. Raises what it raises, StepStopped, or NodeTimeoutError before an attempt that is too late."""
+        self.made += 1
+        if self.made > 1:
+            self._check_time(node)
+        run = self._run
+        execution = Execution(
+            node,
+            self._context,
+            tenant_id=run.tenant_id,
+            namespace=run.namespace,
+            attempt=run.attempt + self.made - 1,
+            visit=run.visit,
+            cancel_event=self.cancel_event,
+            on_progress=self._progress,
+        )
+        try:
+            self._stop.arm()
+            return cast(Node, node).execute(execution)
+        finally:
+            self._stop.disarm()
+
+    def _check_time(self, node: BaseNode) -> None:
+        limit_ms, _ = time_limit(self._flow.plans[node.id], self._run.time_left_ms)
+        if limit_ms is not None and (time.monotonic() - self._began) * 1000 >= limit_ms:
+            raise NodeTimeoutError(f"the node used up its {limit_ms} ms before attempt {self.made}", node=node.id)
+
+    def _progress(self, note: str) -> None:
+        now = time.monotonic()
+        if self.over or now < self._next_note:
+            return
+        self._next_note = now + PROGRESS_INTERVAL_S
+        self._runner.progress(self._run.seq, note)
+
+
+def _answer(run: Run, outcome: Outcome, started_ms: int, ended_ms: int) -> Answer:
+    if isinstance(outcome, Failed):
+        return Answer(
+            run.seq,
+            "failed",
+            outcome.node_id,
+            started_ms,
+            ended_ms,
+            attempts=outcome.attempts,
+            error=outcome.error.to_json(),
+        )
+    if isinstance(outcome, (Advanced, Ended)):
+        for warning in outcome.warnings:
+            print(f"warning: node {outcome.node_id}: {warning}", file=sys.stderr)
+    if isinstance(outcome, Advanced):
+        return Answer(
+            run.seq,
+            "advanced",
+            outcome.node_id,
+            started_ms,
+            ended_ms,
+            next_node=outcome.next_node,
+            branch=outcome.branch,
+            attempts=outcome.attempts,
+            result=outcome.result_json,
+            state=outcome.state_json,
+        )
+    if isinstance(outcome, Ended):
+        return Answer(
+            run.seq,
+            "ended",
+            outcome.node_id,
+            started_ms,
+            ended_ms,
+            attempts=outcome.attempts,
+            result=outcome.result_json,
+            output=outcome.output_json,
+            state=outcome.state_json,
+        )
+    return Answer(
+        run.seq,
+        "suspended",
+        outcome.node_id,
+        started_ms,
+        ended_ms,
+        attempts=outcome.attempts,
+        result=outcome.result_json,
+        state=outcome.state_json,
+        subscription=outcome.subscription,
+    )
+
+
+def _error(node_id: str, message: str, exception: str, cause: str) -> ErrorInfo:
+    return ErrorInfo(
+        code=CODE_GENERIC,
+        message=message[:4096],
+        error_type=FlowErrorType.FLOW_ERROR.value,
+        node=node_id,
+        failed_node=node_id,
+        exception=exception,
+        cause=cause,
+        retryable=False,
+    )
+
+
+def _refused(run: Run, started_ms: int, error: Exception) -> Answer:
+    """The stored flow or context cannot be read here: no retry would change that."""
+    name = type(error).__name__
+    message = f"the step cannot begin: {error}"
+    return Answer(
+        run.seq,
+        "failed",
+        run.node_id,
+        started_ms,
+        clock.wall_ms(),
+        error=_error(run.node_id, message, "FlowExecutionException", name).to_json(),
+    )
+
+
+def _memory_failure(answer: Answer) -> str | None:
+    """A node that ran into the memory limit leaves a heap that the next one should not inherit."""
+    error = answer.error
+    return "memory limit" if error is not None and error.get("cause") == "MemoryError" else None
