@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from plaita.cli import status_view
 from plaita.cli.control_client import ask
 from plaita.cli.definitions import Definition
 from plaita.client import Client, operations
@@ -66,7 +67,8 @@ def _started(process: subprocess.Popen[bytes], socket_path: str) -> None:
         if code is not None:
             raise PlaitaError(f"the private supervisor ended with exit code {code} before it was ready")
         try:
-            if ask(socket_path, "status", timeout=5.0).get("status") == "running":
+            answer = ask(socket_path, "status", timeout=5.0)
+            if answer.get("status") == "running" and status_view.ready_executors(answer):
                 return
         except UnreachableError:
             pass  # it has not bound its socket yet

@@ -23,10 +23,15 @@ def degraded(status: Mapping[str, Any]) -> list[str]:
         reasons.append("the disk is below its line")
     if status.get("registry_registered") is False:
         reasons.append("it is not registered")
-    executors = status.get("executors") or []
-    if not any(isinstance(one, Mapping) and one.get("state") in _WORKING for one in executors):
+    if not ready_executors(status):
         reasons.append("no executor is ready")
     return reasons
+
+
+def ready_executors(status: Mapping[str, Any]) -> int:
+    """How many executors can work, or do."""
+    executors = status.get("executors") or []
+    return sum(isinstance(one, Mapping) and one.get("state") in _WORKING for one in executors)
 
 
 def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
