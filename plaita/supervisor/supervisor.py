@@ -13,6 +13,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import setproctitle
+
 import plaita
 from plaita import jsontext
 from plaita.clock import boot_ms, iso_utc, wall_ms
@@ -227,6 +229,7 @@ class Supervisor:
         self._state, self._wish, actions = lifecycle.transition(self._state, self._wish, event)
         if self._state is not before:
             logs.info("supervisor.state", state=self._state.value, was=before.value, by=event.value)
+        self._show_title()
         is_open = self._state is State.RUNNING
         self._gate.set("status", is_open, value=self._state.value, limit="running", hint=self._status_hint())
         for action in actions:
@@ -437,6 +440,7 @@ class Supervisor:
         self._background(self._reaping.watch())
         self._background(self._disk.watch(self._gate))
         self._background(self._watchdog())
+        self._background(self._title())
         await self._stopped.wait()
         starting.cancel()
         await self._shut_down()
@@ -485,6 +489,18 @@ class Supervisor:
     def _ready_if_complete(self) -> None:
         if not self._ready_parts and self._state is State.STARTING:
             self.event(Event.READY)
+
+    def _show_title(self) -> None:
+        config = self._config
+        setproctitle.setproctitle(
+            f"plaita: supervisor {config.instance_id} {self._state.value} {self._pool.busy}/{config.executors}"
+        )
+
+    async def _title(self) -> None:
+        """For ``ps``: what it is and how many executors are at work, a second late at most."""
+        while True:
+            self._show_title()
+            await asyncio.sleep(1.0)
 
     async def _watchdog(self) -> None:
         interval = self._notifier.watchdog_ms

@@ -1,0 +1,189 @@
+"""Starting: wrong flags, taken names, stale sockets; each clear, with the exit code of DECISIONS 31."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+from harness import World, until
+
+from plaita.cli.control_client import ask
+from plaita.errors import RefusedError
+from plaita.testing.server import Server
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--executors", "0"], ["executors", "0"]),
+        (["--executors", "many"], ["executors", "many"]),
+        (["--lease-ttl-seconds", "4"], ["lease-ttl-seconds", "4", "5"]),
+        (["--no-such-flag"], ["no-such-flag"]),
+        (["--queue-name", ""], ["queue-name"]),
+        (["--consumer-group", " "], ["consumer-group"]),
+        (["--instance-id", ""], ["instance-id"]),
+        (["--redis-url", "not a url"], ["redis-url"]),
+        (["--isolate", "never"], ["isolate", "never"]),
+        (["--socket", "/" + "x" * 120], ["socket"]),
+        (["--preload", "no module"], ["preload"]),
+        (["--disk-guard-path", "/no/such/folder"], ["disk-guard-path"]),
+    ],
+)
+def test_C1_a_wrong_flag_is_named_with_its_value(world: World, flags: list[str], words: list[str]) -> None:
+    supervisor = world.supervisor(*flags)
+    assert supervisor.wait_exit() == 78
+    for word in words:
+        assert word in supervisor.text()
+    assert "Traceback" not in supervisor.text()
+
+
+def test_a_preload_that_does_not_import_ends_with_78_and_its_name(world: World) -> None:
+    supervisor = world.supervisor(preload="no_such_module_anywhere")
+    assert supervisor.wait_exit() == 78
+    assert "no_such_module_anywhere" in supervisor.text()
+
+
+def test_a_stale_socket_is_replaced(world: World) -> None:
+    path = str(world.folder / "one.sock")
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(path)
+    left.close()
+    supervisor = world.serving()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+    assert supervisor.stop() == 0
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_something_else_at_the_sockets_path_is_left_alone(world: World, kind: str) -> None:
+    path, other = world.folder / "one.sock", world.folder / "precious"
+    other.write_text("precious")
+    if kind == "file":
+        path.write_text("precious")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(other)
+    supervisor = world.supervisor()
+    assert supervisor.wait_exit() == 78
+    assert "socket" in supervisor.text()
+    assert other.read_text() == "precious"
+    assert path.exists()
+
+
+def test_a_live_supervisor_on_the_socket_is_untouched(world: World) -> None:
+    first = world.serving()
+    second = world.supervisor("--socket", first.socket, instance="two")
+    assert second.wait_exit() == 78
+    assert "live supervisor" in second.text()
+    assert first.status() is not None
+    assert first.stop() == 0
+
+
+def test_a_live_supervisor_with_the_same_id_is_untouched(world: World) -> None:
+    first = world.serving()
+    second = world.supervisor("--socket", str(world.folder / "other.sock"))
+    assert second.wait_exit() == 78
+    assert "instance-id" in second.text()
+    status = first.status()
+    assert status is not None
+    assert status["registry_registered"]
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    assert world.run("f")["status"] == "completed"
+
+
+def test_the_same_id_after_a_kill_is_taken_over_at_once(world: World) -> None:
+    world.serving().kill()
+    second = world.serving()
+    assert "registry.namesake_dead" in second.text()
+
+
+def test_a_wrong_password_is_a_fast_clear_failure(world: World, plaita_server_process: Server) -> None:
+    url = f"unix://{plaita_server_process.socket_path}?password=S3cr3t-marker"
+    supervisor = world.supervisor("--redis-url", url)
+    assert supervisor.wait_exit() == 78
+    assert "password" in supervisor.text()
+    assert "S3cr3t-marker" not in supervisor.text()
+
+
+def test_an_embedded_folder_that_cannot_be_written(world: World) -> None:
+    blocked = world.folder / "file"
+    blocked.write_text("x")
+    supervisor = world.supervisor("--embedded", str(blocked / "data"))
+    assert supervisor.wait_exit() == 78
+    assert "file" in supervisor.text()
+    assert "Traceback" not in supervisor.text()
+
+
+@pytest.mark.parametrize("delay_ms", [0, 20, 60, 120, 200, 300, 400, 600])
+def test_sigterm_at_any_moment_of_the_start_ends_clean(world: World, delay_ms: int) -> None:
+    import time
+
+    supervisor = world.supervisor(preload="trouble")
+    time.sleep(delay_ms / 1000)
+    supervisor.signal(signal.SIGTERM)
+    code = supervisor.wait_exit()
+    # Before the handler stands, the signal ends the process as any other; after it, a clean 0.
+    assert code in (0, -signal.SIGTERM)
+    until(lambda: not supervisor.tree(), "the end of its tree", seconds=10)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_started_without_standard_descriptors(world: World, closed: tuple[int, ...]) -> None:
+    import subprocess
+    import sys
+
+    redirections = " ".join(f"{fd}>&-" if fd else "0<&-" for fd in closed)
+    first = world.supervisor(instance="probe")
+    command = [sys.executable, "-m", "plaita.cli.supervisor", "run", *first.process.args[4:]]  # type: ignore[index]
+    first.wait_serving()
+    first.stop()
+    quoted = " ".join(f"'{word}'" for word in command)
+    process = subprocess.Popen(["sh", "-c", f"exec {quoted} {redirections}"], env=first.environment)
+    try:
+        until(lambda: first.status() is not None and first.status()["serving"], "serving")  # type: ignore[index]
+        world.chain("f", {"type": "mock", "id": "a", "value": 1})
+        assert world.run("f")["status"] == "completed"
+    finally:
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+
+
+def test_rude_clients_of_the_socket_harm_nobody(world: World) -> None:
+    supervisor = world.serving()
+    rude = []
+    for _ in range(40):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(supervisor.socket)
+        rude.append(client)
+    rude[0].sendall(b'{"command": ')
+    rude[1].sendall(b"\xff\xfe\n")
+    rude[2].settimeout(0.2)
+    with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
+        rude[2].sendall(b"x" * 100_000_000)
+    for _ in range(200):
+        try:
+            rude[3].sendall(b'{"command": "status"}\n')
+            rude[3].settimeout(0.2)
+        except OSError:
+            break
+    assert ask(supervisor.socket, "status")["serving"]
+    with pytest.raises(RefusedError, match="there are"):
+        ask(supervisor.socket, "explode")
+    for client in rude:
+        client.close()
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    assert world.run("f")["status"] == "completed"
+
+
+def test_the_process_has_a_title_and_its_children_have_theirs(world: World) -> None:
+    supervisor = world.serving(executors=2)
+    titles = {Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode() for pid in supervisor.tree()}
+    assert any(title.startswith("plaita: template") for title in titles)
+    assert any(title.startswith("plaita: executor 0") for title in titles)
+    own = Path(f"/proc/{supervisor.pid}/cmdline").read_bytes().decode()
+    assert own.startswith("plaita: supervisor one running")
