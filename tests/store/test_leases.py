@@ -1,0 +1,89 @@
+"""Renewal, lease values, cancel flags (ledger L3; DECISIONS 1, 3, 13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plaita.store import executions, flows, leases
+from plaita.store.call import Value
+from plaita.store.keys import Keys
+from plaita.store.leases import Lease, Renewal, parse_lease
+
+
+def renewal(entry, begun, execution_id="e", tenant="default"):
+    return Renewal(tenant, execution_id, begun.lease_value, entry.stream, entry.entry_id)
+
+
+def renew(world, *renewals, ttl=600_000):
+    return world.do(leases.renew(world.keys, world.consumer, renewals, ttl))
+
+
+def test_L3_all_leases_in_one_call(world):
+    pairs = []
+    for name in ("x1", "x2", "x3"):
+        world.start(name)
+        entry = world.take_one()
+        pairs.append((entry, world.begin(entry, name).value, name))
+    world.raw("PEXPIRE", world.keys.lease("x1"), 1000)
+    world.raw("DEL", world.keys.lease("x2"))
+    world.raw("SET", world.keys.lease("x3"), "another's")
+    assert renew(world, *(renewal(*pair) for pair in pairs)) == ["ok", "lost", "lost"]
+    assert world.raw("PTTL", world.keys.lease("x1")) > 1000
+    assert world.raw("EXISTS", world.keys.lease("x2")) == 0
+    assert world.raw("GET", world.keys.lease("x3")) == b"another's"
+
+
+def test_DECISIONS_3_renewal_resets_the_idle_time_and_costs_no_delivery(world):
+    entry, begun = world.running()
+    world.raw("XCLAIM", world.keys.queue, world.keys.group, "host1", 0, entry.entry_id, "IDLE", 99_000, "JUSTID")
+    assert renew(world, renewal(entry, begun)) == ["ok"]
+    (_, consumer, idle, delivered) = world.pending()[0]
+    assert (consumer, delivered) == (b"host1", 1)
+    assert idle < 60_000
+
+
+def test_a_lost_lease_leaves_the_entry_to_who_has_it(world):
+    entry, begun = world.running()
+    world.raw("XCLAIM", world.keys.queue, world.keys.group, "host2", 0, entry.entry_id, "IDLE", 99_000, "JUSTID")
+    world.raw("DEL", world.keys.lease("e"))
+    assert renew(world, renewal(entry, begun)) == ["lost"]
+    assert world.pending()[0][1] == b"host2"
+
+
+@pytest.mark.parametrize("spoil", ["XGROUP DESTROY {queue} {group}", "DEL {queue}", "SET {queue} x"])
+def test_a_stream_that_is_gone_does_not_cost_the_lease(world, spoil: str):
+    entry, begun = world.running()
+    if spoil.startswith("SET"):
+        world.raw("DEL", world.keys.queue)
+    world.raw(*spoil.format(queue=world.keys.queue, group=world.keys.group).split())
+    assert renew(world, renewal(entry, begun)) == ["ok"]
+
+
+def test_tenants_side_by_side(world):
+    acme = Keys(tenant="acme")
+    world.do(flows.put(acme, "f", None, "a" * 64, b"{}"))
+    entry, begun = world.running()
+    world.do(executions.start(acme, executions.Start("e", "f", input=b"1", payload=b"{}")))
+    other = world.take_one()
+    request = executions.Begin("e", world.holder, "n9", 600_000, other.stream, other.entry_id, 5)
+    theirs = world.do(executions.begin(acme, request))
+    assert renew(world, renewal(entry, begun), renewal(other, theirs, tenant="acme")) == ["ok", "ok"]
+    world.do(executions.request_cancel(acme, "e", "stop", b"{}"))
+    asked = [("default", "e"), ("acme", "e")]
+    assert world.run(leases.cancel_flags(world.keys, asked)) == Value([None, "stop"])
+
+
+def test_no_renewals_is_an_empty_answer(world):
+    assert renew(world) == []
+
+
+@pytest.mark.parametrize("value", ["", "start:0123456789abcdef", "v1 a/b 1:x q 1-1", "v2 a/b 1:x z 1-1",
+                                   "v2 ab 1:x q 1-1", "v2 a/b 1:x q", "v2 a/b 1:x q 1-1 more", "x:3"])  # fmt: skip
+def test_DECISIONS_3_values_of_another_form_have_no_readable_holder(value: str):
+    assert parse_lease(value) is None
+
+
+def test_a_lease_value_both_ways():
+    lease = Lease("a/b.c/0f", "12:ab", "w", "5-1")
+    assert parse_lease(lease.value()) == lease
+    assert (lease.instance_id, lease.incarnation) == ("a/b.c", "0f")
