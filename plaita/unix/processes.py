@@ -254,13 +254,18 @@ def close_fds_except(keep: Collection[int]) -> None:
     """Close every descriptor of this process that is not in ``keep``, in few calls."""
     low = 0
     for descriptor in sorted(set(keep)):
-        os.closerange(low, descriptor)
+        _close_range(low, descriptor)
         low = descriptor + 1
     try:
         high = max((int(name) for name in os.listdir("/proc/self/fd")), default=low)
     except OSError:  # no descriptor free for the listing itself
         high = os.sysconf("SC_OPEN_MAX")
-    os.closerange(low, high + 1)
+    _close_range(low, high + 1)
+
+
+def _close_range(low: int, high: int) -> None:
+    if low < high:  # os.closerange(0, 0) closes everything: its "high - 1" wraps around
+        os.closerange(low, high)
 
 
 def ensure_std_fds() -> list[int]:

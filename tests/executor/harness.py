@@ -199,8 +199,14 @@ class ExecutorHandle:
     def wait_exit(self, seconds: float = DEADLINE_S) -> Exit:
         """How it ended, reaped."""
         if self.exit is None:
-            self.exit = until(lambda: reap(self.pid), f"executor {self.pid} ends", seconds)
+            until(lambda: pidfd_ended(self.pidfd), f"executor {self.pid} ends", seconds)
+            # one that ends at birth may have the middle process as its parent for a moment longer
+            self.exit = until(self._reaped, f"executor {self.pid} is this process's to reap", seconds)
         return self.exit
+
+    def _reaped(self) -> Exit | None:
+        ended = reap(self.pid)
+        return None if ended is None or ended.signal is ended.code is None else ended
 
     def close(self) -> None:
         self.sock.close()

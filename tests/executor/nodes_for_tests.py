@@ -240,7 +240,7 @@ def leave_child(node: Try, execution: Any) -> Any:
 
 @action
 def leave_daemon(node: Try, execution: Any) -> Any:
-    script = "setsid sh -c 'echo $$ > \"$0\"; trap \"\" TERM; while :; do sleep 600; done' \"$0\" &"
+    script = 'setsid sh -c \'echo $$ > "$0"; trap "" TERM; while :; do sleep 600; done\' "$0" &'
     subprocess.run(["sh", "-c", script, node.path], check=True)
     while not (os.path.exists(node.path) and open(node.path).read().strip()):
         time.sleep(0.002)
