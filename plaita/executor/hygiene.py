@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import gc
+import operator
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ import socket
 import sys
 import time
 
+from plaita.unix import prctl
 from plaita.unix.processes import (
     all_processes,
     descriptor_count,
@@ -67,7 +69,8 @@ class Hygiene:
         self._limits = [resource.getrlimit(number) for number in _LIMIT_NUMBERS]
         names = [name for name in sys.modules if name in preloaded or name == "plaita" or name.startswith("plaita.")]
         self._module_names = tuple(names)
-        self._modules = [sys.modules[name] for name in names]
+        self._pick_modules = operator.itemgetter(*names)
+        self._modules = self._pick_modules(sys.modules)
         self._preloaded = [(name, sys.modules[name], sys.modules[name].__spec__) for name in preloaded]
 
     def after_step(self) -> str | None:
@@ -81,7 +84,7 @@ class Hygiene:
     # -- repaired -----------------------------------------------------------------------------------
 
     def _restore_signals(self) -> None:
-        handlers = [_signal.getsignal(number) for number in _SIGNALS]
+        handlers = list(map(_signal.getsignal, _SIGNALS))
         if handlers != self._handlers:
             for number, now, wanted in zip(_SIGNALS, handlers, self._handlers, strict=True):
                 if now != wanted and wanted is not None:
@@ -130,9 +133,10 @@ class Hygiene:
     # -- beyond repair ------------------------------------------------------------------------------
 
     def _spoiled(self) -> str | None:
-        threads = thread_count()
-        if threads > self._threads:
-            return f"{threads - self._threads} more threads than before"
+        if not (self._threads == 1 and prctl.is_single_threaded()):
+            threads = thread_count()
+            if threads > self._threads:
+                return f"{threads - self._threads} more threads than before"
         for descriptor, identity in zip(self._descriptors_to_check, self._identities, strict=True):
             if _identity(descriptor) != identity:
                 return f"descriptor {descriptor} was closed or replaced"
@@ -144,7 +148,7 @@ class Hygiene:
         return self._limits_changed() or self._modules_changed()
 
     def _limits_changed(self) -> str | None:
-        limits = [resource.getrlimit(number) for number in _LIMIT_NUMBERS]
+        limits = list(map(resource.getrlimit, _LIMIT_NUMBERS))
         if limits != self._limits:
             changed = [name for name, now, was in zip(_LIMITS, limits, self._limits, strict=True) if now != was]
             return f"changed limits: {', '.join(changed)}"
@@ -155,13 +159,13 @@ class Hygiene:
         return None
 
     def _modules_changed(self) -> str | None:
-        modules = sys.modules
-        if [modules.get(name) for name in self._module_names] != self._modules:
-            changed = [
-                name
-                for name, module in zip(self._module_names, self._modules, strict=True)
-                if modules.get(name) is not module
-            ]
+        try:
+            same = self._pick_modules(sys.modules) == self._modules
+        except KeyError:
+            same = False
+        if not same:
+            pairs = zip(self._module_names, self._modules, strict=True)
+            changed = [name for name, module in pairs if sys.modules.get(name) is not module]
             return f"replaced modules: {', '.join(changed[:5])}"
         for name, module, spec in self._preloaded:
             if module.__spec__ is not spec:
