@@ -17,7 +17,7 @@ class Work(Node):
     node_name = "Work"
 
     file: str
-    rounds: int = 20_000
+    rounds: int = 120_000
 
     def execute(self, execution):
         line = f"{time.time():.6f} {execution.execution_id} {execution.node_id} {execution.attempt} {os.getpid()}\n"

@@ -498,7 +498,8 @@ class Pool:
         return False
 
     def _log_exit(self, executor: Executor, ended: Exit) -> None:
-        if executor.state is Slot.ASKED or (executor.state is Slot.IDLE and ended.clean):
+        expected = executor.state is Slot.ASKED or (executor.state is Slot.IDLE and ended.clean)
+        if expected or self._closing:
             logs.debug("executor.exited", slot=executor.slot, pid=ended.pid, cause=describe(ended))
             return
         self._stats.add("executor_deaths")
