@@ -142,5 +142,8 @@ def _unknown_inside(cls: type[BaseModel], name: str, value: Any, place: str) -> 
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from unknown_fields(part, item, f"{place}[{index}]")
+    elif isinstance(value, Mapping) and get_origin(cls.model_fields[name].annotation) is list:
+        for key, item in value.items():  # children by name, as JSON Schema has them
+            yield from unknown_fields(part, item, f"{place}.{key}")
     else:
         yield from unknown_fields(part, value, place)

@@ -287,7 +287,8 @@ def _node_class(raw: dict[str, Any], place: str, reader: _Reader) -> type[BaseNo
         reader.type_names = Nearest([*known, *sorted(LATER_TYPES)])
     near = reader.type_names.find(node_type)
     hint = f"; did you mean {near!r}?" if near else ";"
-    reader.problem(f"{place}.type", f"unknown node type {shown(node_type)}{hint} known: {listed}")
+    plugin = "" if near else "; a plug-in's types come with --preload"
+    reader.problem(f"{place}.type", f"unknown node type {shown(node_type)}{hint} known: {listed}{plugin}")
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
@@ -500,7 +501,7 @@ def test_a_request_to_stop_passes_through_and_leaves_the_context_alone(parse: Pa
 
 
 def chained(*errors: BaseException) -> BaseException:
-    for outer, inner in zip(errors, errors[1:], strict=False):
+    for outer, inner in pairwise(errors):
         outer.__cause__ = inner
     return errors[0]
 
@@ -553,7 +554,7 @@ class ExitsInText(Exception):
 
 class NotAText(Exception):
     def __str__(self) -> str:
-        return 7  # type: ignore[return-value]
+        return 7  # type: ignore[return-value]  # noqa: PLE0307 - that is the point
 
 
 def deep() -> None:
