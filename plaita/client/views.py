@@ -62,7 +62,6 @@ def execution(row: Row, tenant: str) -> dict[str, Any]:
         "started_at": _time(control.get("started_at")),
         "ended_at": _time(control.get("ended_at")),
         "attempts": _integer(control.get("attempts")) or 0,
-        "lost": _integer(control.get("lost")) or 0,
         "cancel_requested": row.cancel_reason is not None,
         "cancel_reason": row.cancel_reason if row.cancel_reason is not None else control.get("cancel_reason"),
         "death": _json(row.death),
