@@ -81,7 +81,10 @@ class _Blobs:
 
     def __init__(self, frame: Frame) -> None:
         self._blobs = frame.blobs
-        self._has = frame.header.get("has", "")
+        has = frame.header.get("has", "")
+        if type(has) is not str:
+            raise FrameError(f"has: {has!r:.60} is not a text")
+        self._has = has
         self._next = 0
 
     def _take(self) -> bytes:
@@ -178,7 +181,7 @@ class Run:
         if type(version) is not int and type(version) is not str:
             raise FrameError(f"version: {version!r:.60} is neither an integer nor a text")
         action = header.get("action")
-        if action not in _ACTIONS:
+        if type(action) is not str or action not in _ACTIONS:
             raise FrameError(f"action: {action!r:.60} is none of execute, timed_out")
         message = cls(
             seq=_integer(header, "seq"),

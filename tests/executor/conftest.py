@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import ExecutorHandle, TemplateHandle  # noqa: E402
+from harness import ExecutorHandle, TemplateHandle
 
 
 @pytest.fixture

@@ -242,9 +242,12 @@ def leave_child(node: Try, execution: Any) -> Any:
 def leave_daemon(node: Try, execution: Any) -> Any:
     script = 'setsid sh -c \'echo $$ > "$0"; trap "" TERM; while :; do sleep 600; done\' "$0" &'
     subprocess.run(["sh", "-c", script, node.path], check=True)
-    while not (os.path.exists(node.path) and open(node.path).read().strip()):
+    while True:
+        if os.path.exists(node.path):
+            with open(node.path) as file:
+                if text := file.read().strip():
+                    return int(text)
         time.sleep(0.002)
-    return int(open(node.path).read())
 
 
 @action
