@@ -157,11 +157,11 @@ def timeout_failure(
     raised a TimeoutError itself: ``error``."""
     where = f"node {node!r}" if title == node else f"node {node!r} ({title})"
     if limit_ms is not None:
-        text = f"{where} timed out after {limit_ms} ms"
+        text = f"NodeTimeoutError: {where} timed out after {limit_ms} ms"
     elif error is not None:
-        text = f"{where} timed out: {described(error)}"
+        text = f"NodeTimeoutError: {where} timed out: {described(error)}"
     else:
-        text = f"{where} timed out"
+        text = f"NodeTimeoutError: {where} timed out"
     if flow_is_tighter:
         text += ": the time of the whole flow is spent"
     kind = FlowErrorType.FLOW_ERROR if flow_is_tighter else FlowErrorType.NODE_ERROR

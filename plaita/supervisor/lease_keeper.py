@@ -84,12 +84,13 @@ class LeaseKeeper:
         held.running = True
         held.step_started = boot_ms()
         if self._told is None:
-            self._tell()
+            self.tell()
 
     def step_ends(self, held: Held) -> None:
         held.running = False
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell the template ``kill_at`` now; a new one knows none, and must not wait for the next round to learn it."""
         self._told = min((held.lease.kill_at for held in self._held.values() if held.running), default=None)
         self._tick(self._told)
 
@@ -115,7 +116,7 @@ class LeaseKeeper:
                 elif held.running and now >= held.lease.ask_at and not held.lease_lost:
                     self._ask(held, "lease", max(0.0, (held.lease.kill_at - now) / 1000))
             if loop.time() >= next_tick:
-                self._tell()
+                self.tell()
                 next_tick = loop.time() + TICK_S * (0.8 + random.random() * 0.4)
             await asyncio.sleep(0.1)
 

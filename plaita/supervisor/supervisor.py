@@ -387,6 +387,7 @@ class Supervisor:
     def _template_ready(self, message: Any) -> None:
         self._node_types = list(message.node_types)
         self._pool.template_ready()
+        self._keeper.tell()
         for old in self._old_templates.values():
             old.leave()  # the new one stands and watches over all executors
         if message.generation > 1:

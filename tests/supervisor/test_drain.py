@@ -58,6 +58,7 @@ def test_R2_a_step_that_outlasts_the_drain_timeout_is_killed_and_handed_on(world
     assert world.row(execution).control["lost"] == "0"  # a drain costs no budget
     second = world.serving(instance="two", **PATIENT)
     second.busy("a")
+    until(lambda: len(lines(file)) == 2, "the step begun again")
     assert [(line[1], line[2]) for line in lines(file)] == [("a", "1"), ("a", "1")]
     world.client.cancel(execution)
     assert world.wait(execution)["status"] == "cancelled"

@@ -32,7 +32,7 @@ def _neighbour(world: World) -> str:
         ("abort", 0, "SIGABRT"),
         ("kill_self", 0, "SIGKILL"),
         ("junk", 0, "protocol"),
-        ("close_all", 0, "pipe"),
+        ("close_all", 0, "exit 70"),
     ],
 )
 def test_S14_a_node_that_takes_its_executor_down(world: World, what: str, size: int, word: str) -> None:

@@ -65,7 +65,7 @@ def test_Q1_five_times_in_mid_step(own_server: Server, own_world: World, deed: s
         world.chain("f", {**step, "id": "a"}, {**step, "id": "b"})
         execution = world.start("f")
         supervisor.busy("a")
-        own_server.do("CONFIG", "SET", "appendfsync", "always")
+        world.runner.do(raw("CONFIG", "SET", "appendfsync", "always"))
         _hurt(own_server, world, deed)
         if deed == "flushall":
             # The row is gone: nothing is invented. The executor becomes free and serves what comes next.
