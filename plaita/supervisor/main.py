@@ -17,7 +17,7 @@ import plaita
 from plaita.errors import ConfigError, PlaitaError
 from plaita.ids import new_incarnation
 from plaita.runtime_config import SupervisorConfig, effective, generations
-from plaita.supervisor import logs
+from plaita.supervisor import logs, metrics
 from plaita.supervisor.control import ControlServer, listen
 from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.stats import Stats
@@ -95,8 +95,13 @@ async def _serve(config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold 
     loop = asyncio.get_running_loop()
     supervisor = Supervisor(loop, config, redis_url, new_incarnation(), new_mark(), stats, embedded)
     control = ControlServer(sock, supervisor.handlers())
+    stop_metrics = None
+    if config.metrics_port:
+        stop_metrics = metrics.serve(config.metrics_host, config.metrics_port, supervisor.metrics)
     await control.start()
     try:
         return await supervisor.run()
     finally:
         await control.stop()
+        if stop_metrics is not None:
+            await asyncio.to_thread(stop_metrics)

@@ -1,0 +1,42 @@
+"""O1: the metrics port, scraped from a running supervisor."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+
+from harness import World, until
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_O1_metrics_are_served_under_their_known_names(world: World) -> None:
+    port = _free_port()
+    supervisor = world.serving(metrics_port=port, environment={"PLAITA_METRICS_HOST": "127.0.0.1"})
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    assert world.run("f")["status"] == "completed"
+
+    def scrape() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return answer.read().decode()
+
+    text = until(lambda: page if "plaita_queue_stream_length" in (page := scrape()) else "", "queue gauges")
+    for name in ("plaita_worker_up", "plaita_queue_acked_total", "plaita_queue_pending", "plaita_worker_steps_total"):
+        assert name in text
+    assert f'plaita_worker_up{{instance="{supervisor.instance}"}} 1.0' in text
+    assert 'plaita_worker_steps_total{instance="one"} 3.0' in text
+    assert supervisor.stop() == 0
+
+
+def test_a_port_that_is_taken_is_named(world: World) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        supervisor = world.supervisor(metrics_port=port)
+        assert supervisor.wait_exit() == 78
+        assert f"--metrics-port {port}" in supervisor.text()
