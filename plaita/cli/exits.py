@@ -5,6 +5,7 @@ People and scripts get one line about what was wrong; a traceback appears only f
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -57,6 +58,13 @@ def complain(program: str, lines: Sequence[str]) -> None:
             print(f"{program}: {line}", file=sys.stderr, flush=True)
         except (OSError, ValueError):
             return
+
+
+def speak_any_language() -> None:
+    """Text that the terminal's encoding cannot show is written as escapes instead of failing the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str], *, usage: int = USAGE) -> int:

@@ -67,6 +67,8 @@ def run(
     if file == "-" and given == "-":
         raise InputError("FILE and --input cannot both be stdin")
     value = read_json(given, "--input", {})
+    if session.flags["redis_url"] is not None or session.flags["embedded"] is not None:
+        note("run brings a server of its own: --redis-url and --embedded are not used")
     source, types = read_source(file), node_registry(preload or ())
     try:
         definition = judge_flow(source, types)
@@ -77,7 +79,7 @@ def run(
         raise typer.Exit(exits.USAGE) from None
     for warning in definition.warnings:
         note(f"warning: {warning}")
-    document = run_privately(definition, value, preload or (), timeout)
+    document = run_privately(definition, value, preload or (), timeout, session.flags["tenant"])
     if session.json:
         print_json(document)
     elif document["status"] == "completed":
@@ -112,6 +114,7 @@ def queue_stats(session: Session) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The ``plaita`` program."""
+    exits.speak_any_language()
     sys.exit(exits.run_app(app, PROGRAM, sys.argv[1:] if arguments is None else arguments))
 
 

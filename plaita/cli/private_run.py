@@ -87,7 +87,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_privately(definition: Definition, given: Any, preloads: Sequence[str], timeout: float | None) -> dict[str, Any]:
+def run_privately(
+    definition: Definition, given: Any, preloads: Sequence[str], timeout: float | None, tenant: str | None
+) -> dict[str, Any]:
     """The execution as ``show`` gives it, after its end. Raises WaitTimeoutError after ``timeout`` seconds."""
     folder = tempfile.mkdtemp(prefix="plaita-run-")
     process: subprocess.Popen[bytes] | None = None
@@ -101,7 +103,7 @@ def run_privately(definition: Definition, given: Any, preloads: Sequence[str], t
                 preexec_fn=lambda: set_pdeathsig(signal.SIGTERM),  # this process has one thread here
             )
             _started(process, f"{folder}/s.sock")
-            config = load_client_config(flags={"embedded": f"{folder}/data"})
+            config = load_client_config(flags={"embedded": f"{folder}/data", "tenant": tenant})
             with Client.from_config(config) as client:
                 client.perform(
                     operations.put_flow(

@@ -335,6 +335,7 @@ def _tell(answer: dict[str, Any], sentence: str, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The ``plaita-supervisor`` program."""
+    exits.speak_any_language()
     words = sys.argv[1:] if arguments is None else arguments
     usage = exits.CONFIGURATION if words[:1] == ["run"] else exits.USAGE
     sys.exit(exits.run_app(app, PROGRAM, words, usage=usage))

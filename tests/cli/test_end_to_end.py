@@ -312,7 +312,9 @@ def test_DECISIONS_31_what_is_wrong_at_the_start_is_78(run: Run, home: Path, wor
     assert told.stdout == ""
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "closed", [(0, 1, 2), *(pytest.param((number,), marks=pytest.mark.long) for number in (0, 1, 2))], ids=str
+)
 def test_standard_descriptors_that_are_closed(
     daemon: Any, run: Run, home: Path, hello: dict[str, Any], closed: tuple[int, ...]
 ) -> None:
@@ -364,3 +366,11 @@ def test_a_reader_that_goes_away_is_no_traceback(home: Path, environ: dict[str, 
     _, err = process.communicate(timeout=CEILING_S)
     assert process.returncode == 1
     assert b"Traceback" not in err
+
+
+def test_a_terminal_that_cannot_show_the_text_gets_escapes(run: Run, home: Path, environ: dict[str, str]) -> None:
+    environ |= {"PYTHONIOENCODING": "ascii"}
+    (home / "f.json").write_text('{"nodes": [{"type": "start", "id": "s", "next": "终"}]}', encoding="utf-8")
+    told = run("flow", "validate", "f.json")
+    assert told.returncode == 2
+    assert "\\u7ec8" in told.stderr
