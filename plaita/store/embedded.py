@@ -257,7 +257,6 @@ def _settings(folder: Path, where: Path, password: str) -> str:
         "save": '""',
         "daemonize": "no",
         "logfile": '""',
-        "shutdown-on-sigterm": "save",
     }
     return "".join(f"{name} {value}\n" for name, value in lines.items())
 

@@ -181,6 +181,26 @@ def test_retake_is_refused_to_who_has_lost_the_lease(world):
     assert retake(world, begun, entry) == Refused("no_row")
 
 
+def test_retake_is_refused_when_fence_or_generation_are_no_longer_its_own(world):
+    """A lease that a backup brought back is not enough."""
+    for key, other in ((world.keys.fence("e"), "9:x"), (world.keys.fencegen("e"), "9")):
+        world.server.flush()
+        world.put_flow()
+        entry, begun = world.running()
+        world.raw("SET", key, other)
+        before = world.everything()
+        assert retake(world, begun, entry).reason == "lease_lost"
+        assert world.everything() == before
+
+
+def test_S14_losses_of_another_node_do_not_count(world):
+    entry, _ = world.running()
+    world.raw("HSET", world.keys.row("e"), "lost", 4, "lost_node", "earlier", "next_node", "now")
+    world.raw("DEL", world.keys.lease("e"))
+    begun = world.begin(entry, nonce="n2").value
+    assert (begun.control["lost"], begun.control["lost_node"]) == ("1", "now")
+
+
 def test_retake_says_when_the_budget_is_spent(world):
     entry, begun = world.running()
     for number in range(2, 7):

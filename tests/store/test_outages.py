@@ -19,7 +19,7 @@ from plaita.testing.proxy import Proxy
 from plaita.testing.server import Server
 
 KEYS = Keys()
-EXECUTIONS, STEPS = 6, 40
+EXECUTIONS, STEPS = 6, 150
 
 
 @pytest.fixture
@@ -71,17 +71,22 @@ async def check(runner: AsyncRunner, names: list[str]) -> None:
 
 def test_the_server_is_killed_in_the_middle_of_pipelined_commits(own_server: Server):
     async def main() -> None:
-        runner = AsyncRunner(own_server.url, response_timeout_s=2)
+        states: list[bool] = []
+        runner = AsyncRunner(
+            own_server.url, response_timeout_s=2, on_state=lambda state: states.append(state.connected)
+        )
         names = await prepare(runner)
         progress = asyncio.Event()
         lives = asyncio.gather(*(life(runner, name, progress) for name in names))
         for _ in range(3):
             progress.clear()
             await asyncio.wait({asyncio.ensure_future(progress.wait()), lives}, return_when="FIRST_COMPLETED")
+            assert not lives.done(), "the kill comes in the middle"
             await asyncio.to_thread(own_server.kill)
             await asyncio.to_thread(own_server.start)
         await lives
         await check(runner, names)
+        assert states.count(False) >= 1
         await runner.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
