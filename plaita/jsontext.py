@@ -15,7 +15,7 @@ import orjson
 
 from plaita.errors import PlaitaError
 
-MAX_DEPTH = 512
+MAX_DEPTH = 256  # each level takes two frames of Python's 1000
 MAX_INTEGER_DIGITS = 4300  # Python's own default limit for text <-> int
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
@@ -33,11 +33,25 @@ class JSONTextError(ValueError, PlaitaError):
     """Text that is not JSON, or holds a number or a character no JSON reader keeps exactly."""
 
 
+Path = str | tuple["Path", str | int]
+"""Where a value stands: the name of the root, or (path of its parent, key or index). Only put into words when it is
+needed: a long key with many children must not cost its length for each of them."""
+
+
 def _name(value: object) -> str:
     return type(value).__qualname__
 
 
-def _check(value: Any, path: str, depth: int) -> None:
+def _worded(path: Path) -> str:
+    """``$.items[3].price``; keys are cut to 60 characters."""
+    steps: list[str] = []
+    while not isinstance(path, str):
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else "." + (step if len(step) <= 60 else step[:60] + "…"))
+    return path + "".join(reversed(steps))
+
+
+def _check(value: Any, path: Path, depth: int) -> None:
     kind = type(value)
     if kind is str:
         _check_text(value, path)
@@ -49,7 +63,7 @@ def _check(value: Any, path: str, depth: int) -> None:
         _check_integer(value, path)
     elif kind is float:
         if not math.isfinite(value):
-            raise JSONValueError(path, f"{value!r} is no JSON number")
+            raise JSONValueError(_worded(path), f"{value!r} is no JSON number")
     elif isinstance(value, (dict, list, tuple)):
         _check_container(value, path, depth)
     elif isinstance(value, str):
@@ -59,43 +73,44 @@ def _check(value: Any, path: str, depth: int) -> None:
     elif isinstance(value, float):
         _check(float(value), path, depth)
     else:
-        raise JSONValueError(
-            path, f"a {_name(value)} is no JSON value (text, number, true, false, null, list, object)"
-        )
+        reason = f"a {_name(value)} is no JSON value (text, number, true, false, null, list, object)"
+        raise JSONValueError(_worded(path), reason)
 
 
-def _check_text(value: str, path: str) -> None:
+def _check_text(value: str, path: Path) -> None:
     if value.isascii():
         return
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise JSONValueError(path, "the text holds a lone surrogate, which UTF-8 cannot carry") from None
+        reason = "the text holds a lone surrogate, which UTF-8 cannot carry"
+        raise JSONValueError(_worded(path), reason) from None
 
 
-def _check_integer(value: int, path: str) -> None:
+def _check_integer(value: int, path: Path) -> None:
     if value.bit_length() > 14_280 and abs(value) >= 10**MAX_INTEGER_DIGITS:
-        raise JSONValueError(path, f"the integer has more than {MAX_INTEGER_DIGITS} digits")
+        raise JSONValueError(_worded(path), f"the integer has more than {MAX_INTEGER_DIGITS} digits")
 
 
-def _check_container(value: Any, path: str, depth: int) -> None:
+def _check_container(value: Any, path: Path, depth: int) -> None:
     if depth >= MAX_DEPTH:
-        raise JSONValueError(path, f"nested deeper than {MAX_DEPTH} levels")
+        raise JSONValueError(_worded(path), f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise JSONValueError(path, f"the key {_shown(key)} is a {_name(key)}; JSON keys are texts")
+                reason = f"the key {_shown(key)} is a {_name(key)}; JSON keys are texts"
+                raise JSONValueError(_worded(path), reason)
             _check_text(key, path)
-            _check(item, f"{path}.{key}", depth + 1)
+            _check(item, (path, key), depth + 1)
         return
     for index, item in enumerate(value):
-        _check(item, f"{path}[{index}]", depth + 1)
+        _check(item, (path, index), depth + 1)
 
 
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except Exception as error:  # a repr of user code may raise anything; its failure must not hide ours
+    except Exception as error:  # noqa: BLE001 - a repr of user code may raise anything; it must not hide our own error
         return f"<{_name(value)} whose repr raises {_name(error)}>"
     return text if len(text) <= 60 else text[:60] + "…"
 
