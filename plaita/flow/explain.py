@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
 from plaita.flow.failure import clean_text
 from plaita.flow.fields import Part, nested_part, spellings
@@ -27,6 +28,10 @@ _WANTED = {
 }
 
 
+MAX_FAULTS = 500
+"""A list of half a million wrong items is explained by its first ones."""
+
+
 def joined(place: str, inner: str) -> str:
     """``nodes[0]`` and ``next`` -> ``nodes[0].next``."""
     if not place or not inner:
@@ -34,12 +39,12 @@ def joined(place: str, inner: str) -> str:
     return place + inner if inner.startswith("[") else f"{place}.{inner}"
 
 
-def explained(cls: type[BaseModel], data: Any, error: ValidationError) -> list[tuple[str, str]]:
-    """(place, reason) of each fault. The alternatives of one field (a number or text) become one reason."""
+def explained(cls: type[BaseModel], data: Any, faults: Sequence[ErrorDetails]) -> list[tuple[str, str]]:
+    """(place, reason) of pydantic's ``faults``. The alternatives of one field (a number or text) become one reason."""
     wanted: dict[str, list[str]] = {}
     reasons: dict[str, list[str]] = {}
     inputs: dict[str, Any] = {}
-    for each in error.errors(include_url=False):
+    for each in faults[:MAX_FAULTS]:
         place = _place(cls, data, each["loc"])
         inputs[place] = each["input"]
         if each["type"] in _WANTED:

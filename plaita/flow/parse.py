@@ -24,6 +24,7 @@ from plaita.flow.limits import DEFAULT_LIMITS, Limits
 from plaita.flow.nearest import Nearest, shown, type_name
 from plaita.flow.outcome import StepStopped
 from plaita.flow.outline import flow_hash
+from plaita.flow.places import texts, worded
 from plaita.flow.properties import Property
 from plaita.flow.text import read_definition, refused
 
@@ -99,9 +100,12 @@ class _Reader:
     def problem(self, place: str, reason: str) -> None:
         self.problems.append(Problem(place, reason))
 
-    def warn(self, place: str, reason: str) -> None:
-        if len(self.warnings) < MAX_WARNINGS:
-            self.warnings.append(Problem(place, reason))
+    def warn(self, place: str, reason: str) -> bool:
+        """False when there are so many warnings already that no more are kept: the caller may stop looking."""
+        if len(self.warnings) >= MAX_WARNINGS:
+            return False
+        self.warnings.append(Problem(place, reason))
+        return True
 
 
 def parse_flow(
@@ -163,14 +167,16 @@ def _capped(problems: list[Problem]) -> list[Problem]:
 
 def _read_fields(raw: dict[str, Any], reader: _Reader) -> _FlowFields | None:
     for place, reason in unknown_fields(_FlowFields, raw, ""):
-        reader.warn(place, "not a field of a flow, ignored" if place == "name" else reason)
+        if not reader.warn(place, "not a field of a flow, ignored" if place == "name" else reason):
+            break
     fields = _validated(_FlowFields, {key: value for key, value in raw.items() if key != "nodes"}, "", reader)
-    if fields is None:
+    if isinstance(fields, frozenset):
         return None
     for declared, name in ((fields.input_type, "inputType"), (fields.output_type, "outputType")):
         for place, reason in declared.unknown_types(name) if declared is not None else ():
-            reader.warn(place, reason)
-    if not fields.expose_env and any("$ENV" in text for _, text in _texts(raw, "")):
+            if not reader.warn(place, reason):
+                break
+    if not fields.expose_env and any("$ENV" in text for _, text in texts(raw, "")):
         reader.warn("exposeEnv", "$ENV is used, but no variable is exposed, so every one of them is null")
     return fields
 
@@ -221,12 +227,12 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
         _validated(OpaqueNode, raw, place, reader)
         return None
     for where, reason in unknown_fields(cls, raw, place):
-        reader.warn(where, reason)
+        if not reader.warn(where, reason):
+            break
     fields = {key: value for key, value in raw.items() if key != "type" or "type" in cls.model_fields}
     before = len(reader.problems)
-    node = _validated(cls, fields, place, reader)
-    if node is None:
-        node = _without_faults(cls, fields)
+    validated = _validated(cls, fields, place, reader)
+    node = _without_faults(cls, fields, validated) if isinstance(validated, frozenset) else validated
     if node is None:
         return None
     preparation = Preparation(place, reader.problems, reader.warnings)
@@ -241,23 +247,16 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
     return node if len(reader.problems) == before else None
 
 
-def _without_faults(cls: type[BaseNode], fields: dict[str, Any]) -> BaseNode | None:
-    """The node without the fields that are wrong, if it can be made: only to find the faults of its expressions too."""
+def _without_faults(cls: type[BaseNode], fields: dict[str, Any], wrong: frozenset[str]) -> BaseNode | None:
+    """The node without the fields that are ``wrong``, if it can be made: to find the faults of its expressions too."""
+    right = {key: value for key, value in respell(cls, fields).items() if key not in wrong}
+    right.setdefault("id", "unnamed")
     try:
-        cls.model_validate(fields)
-    except ValidationError as error:
-        wrong = {each["loc"][0] for each in error.errors(include_url=False, include_input=False) if each["loc"]}
-        right = {key: value for key, value in respell(cls, fields).items() if key not in wrong}
-        right.setdefault("id", "unnamed")
-        try:
-            return cls.model_validate(right)
-        except ValueError:
-            return None
+        return cls.model_validate(right)
     except (KeyboardInterrupt, StepStopped):
         raise
-    except BaseException:  # noqa: BLE001 - a plug-in's own code, which was named before
+    except BaseException:  # noqa: BLE001 - required fields were wrong, or a plug-in raises: both are named already
         return None
-    return None
 
 
 def _node_class(raw: dict[str, Any], place: str, reader: _Reader) -> type[BaseNode] | None:
@@ -298,25 +297,12 @@ def _warn_of_node(node: BaseNode, raw: dict[str, Any], place: str, reader: _Read
     absorbs = node.error_handler.strategy == "continue"
     if not node.branching and not node.ends_flow and node.next is None and not absorbs:
         reader.warn(place, f"node {node.id!r} is no end and has no next: an execution that gets here ends in error")
-    warned = {warning.place for warning in reader.warnings[-MAX_WARNINGS:]}
-    for where, text in _texts(raw, place):
-        if where not in warned and ("{{" in text or "${" in text):
-            reader.warn(where, "{{ }} and ${ } are plain text here; write {% $INPUT.name %}")
-
-
-def _texts(value: Any, place: str) -> list[tuple[str, str]]:
-    """Every text inside a JSON value, with its place. Depth is bounded by the definition's limit."""
-    found: list[tuple[str, str]] = []
-    pending: list[tuple[Any, str]] = [(value, place)]
-    while pending:
-        item, where = pending.pop()
-        if isinstance(item, str):
-            found.append((where, item))
-        elif isinstance(item, dict):
-            pending.extend((child, f"{where}.{key}" if where else key) for key, child in item.items())
-        elif isinstance(item, list):
-            pending.extend((child, f"{where}[{index}]") for index, child in enumerate(item))
-    return found
+    if len(reader.warnings) >= MAX_WARNINGS:
+        return
+    warned = {warning.place for warning in reader.warnings}
+    for where, text in texts(raw, place):
+        if ("{{" in text or "${" in text) and worded(where) not in warned:
+            reader.warn(worded(where), "{{ }} and ${ } are plain text here; write {% $INPUT.name %}")
 
 
 def _plan(node: BaseNode, place: str, shape: Vertex) -> NodePlan:
@@ -358,6 +344,8 @@ def _read_graph(shapes: list[tuple[int, Vertex]], complete: bool, reader: _Reade
         return ""
     for place, key in reader.references:
         if canonical_id(key) not in ids:
+            if len(reader.warnings) >= MAX_WARNINGS:
+                break
             reader.warn(place, f"$NODE.{key} is always null: no node has that id{names.hint(key)}")
     reached = reachable(start, vertices)
     for index, shape in shapes:
@@ -369,15 +357,18 @@ def _read_graph(shapes: list[tuple[int, Vertex]], complete: bool, reader: _Reade
 # -- pydantic's errors in an author's words -------------------------------------------------------------
 
 
-def _validated(cls: type[Model], data: dict[str, Any], place: str, reader: _Reader) -> Model | None:
-    """An instance, or None after its faults were noted. Validators of plug-ins may raise whatever they like."""
+def _validated(cls: type[Model], data: dict[str, Any], place: str, reader: _Reader) -> Model | frozenset[str]:
+    """An instance; or, after its faults were noted, the names of the fields that are wrong. Validators of plug-ins may
+    raise whatever they like."""
     try:
         return cls.model_validate(data)
     except ValidationError as error:
-        for where, reason in explained(cls, data, error):
+        faults = error.errors(include_url=False, include_context=False)
+        for where, reason in explained(cls, data, faults):
             reader.problem(joined(place, where), reason)
+        return frozenset(str(fault["loc"][0]) for fault in faults if fault["loc"])
     except (KeyboardInterrupt, StepStopped):
         raise
     except BaseException as error:  # noqa: BLE001 - a plug-in's own code; whatever it raises refuses this flow only
         reader.problem(place, f"it cannot be read: {described(error)}")
-    return None
+    return frozenset()

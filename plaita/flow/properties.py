@@ -5,7 +5,7 @@ A declaration checks; it never converts, and its default is never applied to a v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -115,17 +115,15 @@ class Property(Part):
         pairs = zip(self.children, value, strict=True)
         return _first(child.mismatch(item, f"{place}[{index}]") for index, (child, item) in enumerate(pairs))
 
-    def unknown_types(self, place: str) -> list[tuple[str, str]]:
+    def unknown_types(self, place: str) -> Iterator[tuple[str, str]]:
         """(place, reason) of each type name in this declaration that no value can match."""
-        found: list[tuple[str, str]] = []
         if self.data_type not in TYPES:
             hint = Nearest([*TYPES, *_SYNONYMS]).hint(self.data_type)
-            found.append((place, f"{self.data_type!r} is no type, so no value will match{hint}"))
+            yield place, f"{shown(self.data_type)} is no type, so no value will match{hint}"
         if self.item_type is not None:
-            found += self.item_type.unknown_types(f"{place}.items")
+            yield from self.item_type.unknown_types(f"{place}.items")
         for index, child in enumerate(self.children):
-            found += child.unknown_types(f"{place}.{child.name or index}")
-        return found
+            yield from child.unknown_types(f"{place}.{(child.name or str(index))[:60]}")
 
 
 def _as_mapping(child: Any) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from plaita.errors import FlowDefinitionError, Problem
 from plaita.flow import yamltext
 from plaita.flow.limits import Limits
 from plaita.flow.nearest import shown, type_name
+from plaita.flow.places import deeper_than, worded
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -24,9 +25,9 @@ def read_definition(definition: bytes | str | dict[str, Any], limits: Limits) ->
         value = _copied(definition)
     if not isinstance(value, dict):
         raise refused("", f"a flow is an object with a list of nodes; this is a {type_name(value)}: {shown(value)}")
-    too_deep = place_deeper_than(value, limits.depth)
+    too_deep = deeper_than(value, limits.depth)
     if too_deep is not None:
-        raise refused(too_deep, f"nested deeper than {limits.depth} levels, the limit of a definition")
+        raise refused(worded(too_deep), f"nested deeper than {limits.depth} levels, the limit of a definition")
     return value
 
 
@@ -83,25 +84,3 @@ def _copied(definition: Any) -> Any:
         raise refused(error.path.removeprefix("flow").lstrip("."), error.reason) from None
     except RecursionError:
         raise refused("", f"nested deeper than {jsontext.MAX_DEPTH} levels") from None
-
-
-def place_deeper_than(value: Any, depth: int) -> str | None:
-    """Where ``value`` nests deeper than ``depth`` objects and lists, or None. Iterative."""
-    pending: list[tuple[Any, int, str]] = [(value, 1, "")]
-    while pending:
-        item, level, place = pending.pop()
-        if level > depth:
-            return place if len(place) <= 200 else place[:200] + "…"
-        if isinstance(item, dict):
-            pending.extend(
-                (child, level + 1, f"{place}.{key}" if place else key)
-                for key, child in item.items()
-                if isinstance(child, (dict, list))
-            )
-        else:
-            pending.extend(
-                (child, level + 1, f"{place}[{index}]")
-                for index, child in enumerate(item)
-                if isinstance(child, (dict, list))
-            )
-    return None

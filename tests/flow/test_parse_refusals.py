@@ -650,3 +650,20 @@ def test_any_json_value_is_parsed_or_refused(definition: Any) -> None:
 def test_any_text_is_parsed_or_refused(text: str | bytes) -> None:
     with pytest.raises(FlowDefinitionError):
         parse_flow(text, REGISTRY)
+
+
+# -- definitions made to cost much ------------------------------------------------------------------------
+
+
+def test_a_long_key_with_many_children_costs_no_square(parse: Parse) -> None:
+    """Were a place built for each child, this would take terabytes."""
+    key = "k" * 1_000_000
+    for children in ([[]] * 300_000, ["a"] * 300_000):
+        assert parse(json.dumps(between({"type": "mock", "value": {key: children}}))).start == "s"
+    (found,) = problems(parse, between({"type": "mock", "value": {key: {"x": float("nan")}}}))
+    assert found == f"nodes[1].value.{'k' * 60}….x: nan is no JSON number"
+
+
+def test_many_unknown_fields_are_told_up_to_a_number(parse: Parse) -> None:
+    parsed = parse(between({"type": "mock", **{f"nexq{number}": 1 for number in range(100_000)}}))
+    assert len(parsed.warnings) == 500

@@ -72,7 +72,7 @@ def test_a_declaration_may_be_json_text() -> None:
 
 def test_unknown_types_are_named_with_the_nearest_right_one() -> None:
     declared = Property.from_json({"type": "object", "properties": {"n": {"type": "intger"}}})
-    ((place, reason),) = declared.unknown_types("inputType")
+    ((place, reason),) = list(declared.unknown_types("inputType"))
     assert place == "inputType.n"
     assert "'intger'" in reason
     assert "'integer'" in reason
