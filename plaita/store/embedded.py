@@ -73,7 +73,7 @@ class Embedded:
                     fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return  # somebody else still uses it
-                _stop(self.folder, self.pid)
+                _stop(self.folder)
         finally:
             os.close(users)
 
@@ -303,9 +303,13 @@ def _log_end(folder: Path) -> str:
     return " / ".join(line.strip() for line in lines[-4:]) or "its log is empty"
 
 
-def _stop(folder: Path, pid: int) -> None:
-    """SIGTERM lets the server write what it has; the files that said where it was go after it has ended."""
-    if not _is_our_server(pid, folder):
+def _stop(folder: Path) -> None:
+    """SIGTERM lets the server write what it has; the files that said where it was go after it has ended.
+
+    The server that runs now, which is not the one this user met when another has had to start it again since.
+    """
+    pid = _recorded_pid(folder)
+    if pid is None or not _is_our_server(pid, folder):
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_TIMEOUT_S

@@ -110,6 +110,7 @@ def test_a_killed_server_is_started_again_with_its_data(tmp_path: Path):
         with Embedded.open(tmp_path) as again:
             assert again.pid != hold.pid
             assert set_and_get(again.url) == b"kept"
+    assert not alive(again.pid), "the last one stops the server that runs now, not only the one it met"
 
 
 def test_a_stale_pid_of_somebody_else_is_not_taken_for_the_server(tmp_path: Path):
