@@ -172,13 +172,20 @@ def test_the_same_retake_again_changes_nothing(world):
 def test_retake_is_refused_to_who_has_lost_the_lease(world):
     entry, begun = world.running()
     world.raw("DEL", world.keys.lease("e"))
-    assert retake(world, begun, entry) == Refused("lease_lost", "")
     other = world.begin(entry, nonce="n9", holder="host2/x").value
     assert retake(world, begun, entry) == Refused("lease_lost", other.lease_value)
     world.finish(other, entry)
     assert retake(world, begun, entry) == Refused("terminal", "completed")
     world.raw("DEL", world.keys.row("e"))
     assert retake(world, begun, entry) == Refused("no_row")
+
+
+def test_retake_takes_an_expired_lease_back_while_the_fence_is_its_own(world):
+    entry, begun = world.running()
+    world.raw("DEL", world.keys.lease("e"))
+    again = retake(world, begun, entry).value
+    assert world.raw("GET", world.keys.lease("e")).decode() == again.lease_value
+    assert isinstance(world.commit(again), Value)
 
 
 def test_retake_is_refused_when_fence_or_generation_are_no_longer_its_own(world):

@@ -15,9 +15,10 @@ local before = held_before(lease)
 if before and before ~= ARGV[8] then
   return begun(before, lease)
 end
-if not lease or not lease_is(lease, ARGV[8]) then
-  return {'refused', 'lease_lost', lease or ''}
+if lease and not lease_is(lease, ARGV[8]) then
+  return {'refused', 'lease_lost', lease}
 end
+-- An expired lease that nobody took is still ours by the fence, as for a commit (DECISIONS 9).
 local fence = redis.call('GET', KEYS[3])
 if fence ~= ARGV[8] or redis.call('GET', KEYS[4]) ~= string.match(ARGV[8], '^%d+') then
   return {'refused', 'lease_lost', fence or ''}
