@@ -400,7 +400,7 @@ def test_a_timeout_error_of_node_code_is_a_timeout(script: Any) -> None:
     assert failed.attempts == 1
     assert failed.error == ErrorInfo(
         code=-1,
-        message="node 'n0' timed out: TimeoutError: read timed out",
+        message="NodeTimeoutError: node 'n0' timed out: TimeoutError: read timed out",
         error_type="node_error",
         node="n0",
         failed_node="n0",
