@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 
 def boot_ms() -> int:
@@ -25,5 +25,5 @@ def iso_utc(epoch_ms: int | float | None) -> str | None:
     """``2026-11-30T08:19:15.123Z`` for epoch milliseconds; None for None."""
     if epoch_ms is None:
         return None
-    moment = datetime.fromtimestamp(epoch_ms / 1000, tz=timezone.utc)
+    moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

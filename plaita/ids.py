@@ -42,7 +42,8 @@ def check_id(value: object, what: str) -> str:
 
 
 def key_part(value: str) -> str:
-    """An id as it stands in a Redis key: no two ids share a key, and ``:`` only separates. Lua twin: lib/key_part.lua."""
+    """An id as it stands in a Redis key: no two ids share a key, and ``:`` only separates. Lua twin:
+    lib/key_part.lua."""
     text = unicodedata.normalize("NFC", value)
     return text.replace("%", "%25").replace(":", "%3A").replace("{", "%7B").replace("}", "%7D")
 
