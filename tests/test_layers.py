@@ -1,0 +1,26 @@
+"""What import-linter cannot say: where XACK may stand (DESIGN "Layers")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "plaita"
+
+
+def test_xack_stands_in_one_module_and_its_scripts() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".lua") and "XACK" in path.read_text("utf-8")
+    }
+    outside = {name for name in found if not name.startswith("store/scripts/")} - {"store/carriers.py"}
+    assert found
+    assert not outside
+
+
+def test_no_module_swallows_every_exception() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        lines = path.read_text("utf-8").splitlines()
+        for number, line in enumerate(lines[:-1]):
+            if line.strip().startswith("except Exception") or line.strip() == "except:":
+                assert lines[number + 1].strip() != "pass", f"{path}:{number + 1}"
