@@ -123,6 +123,7 @@ class Bench:
         ask(self.socket, "pause" if on else "resume")
 
     def close(self) -> None:
+        self.client.close()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=30)
 

@@ -148,6 +148,7 @@ def report(
     again = {step: count for step, count in times.items() if count > 1}
     repeats = sum(count - 1 for count in again.values())
     expected = sum(4 + (n * 40 >= 500) for n in range(EXECUTIONS))
+    client.close()  # before the supervisor: the last clean user stops the embedded server
     code = host.stop()
     table = Table("what", "seen", "right", title="what the kills did", title_justify="left")
     ok = True

@@ -13,6 +13,7 @@ from plaita.errors import (
     CODE_REQUEST_NOT_BUILT,
     CODE_TIMEOUT,
     ErrorResultException,
+    ExpressionError,
     FlowCancelledException,
     FlowErrorType,
     FlowExecutionException,
@@ -115,8 +116,8 @@ def worth_a_retry(error: BaseException) -> bool:
     if own_code(error) == CODE_REQUEST_NOT_BUILT:
         return False
     cause = chain[0]
-    if isinstance(cause, NodeOutputError):
-        return False
+    if isinstance(cause, (NodeOutputError, ExpressionError)):
+        return False  # the same again: an expression sees only what the checkpoint holds
     return not isinstance(cause, ValueError) or isinstance(cause, OutputValidationError)
 
 

@@ -476,7 +476,7 @@ def _timing(raw: bytes) -> NodeTiming:
     value = jsontext.loads(raw)
     return NodeTiming(
         order=int(value.get("order", 0)),
-        attempts=int(value.get("attempts", 0)),
+        attempts=int(value.get("attempts", 0)) if value.get("status") != "running" else 0,
         visit=int(value.get("visit", 1)),
         started_at=int(value.get("started_at") or 0),
         open=not value.get("ended_at"),

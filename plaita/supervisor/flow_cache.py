@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from plaita import jsontext
 from plaita.errors import FlowDefinitionError
 from plaita.flow.outline import Outline, outline
+from plaita.flow.outline import flow_hash as content_hash
 from plaita.store import flows
 from plaita.store.call import Value
 from plaita.store.keys import Keys
@@ -58,6 +59,9 @@ class FlowCache:
 
 def _read(body: bytes, flow_hash: str) -> StoredFlow:
     try:
-        return StoredFlow(body, outline(jsontext.loads(body)))
+        definition = jsontext.loads(body)
+        if (found := content_hash(definition)) != flow_hash:
+            raise FlowGone(f"the stored definition with hash {flow_hash} has other content, of hash {found}")
+        return StoredFlow(body, outline(definition))
     except (jsontext.JSONTextError, FlowDefinitionError) as error:
         raise FlowGone(f"the stored definition with hash {flow_hash} cannot be read: {error}") from error

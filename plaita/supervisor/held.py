@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NodeTiming:
-    """What the row says of a node that ran before: its place in the order of first starts, its attempts and visits."""
+    """What the row says of a node that was handed out before: its place in the order of first starts, its attempts
+    (failed ones, while it is ``open``) and visits."""
 
     order: int
     attempts: int
     visit: int
     started_at: int
-    open: bool  # the last attempt failed and will be made again: the visit has not ended
+    open: bool  # the visit has not ended: handed out and lost, or failed and to be tried again
 
 
 @dataclass(slots=True, eq=False)

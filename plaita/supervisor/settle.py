@@ -127,6 +127,7 @@ class Settler:
                 result=answer.result,
                 timing=self._timing(held, answer, "completed"),
                 next_node=answer.next_node,
+                next_timing=self._open_timing(held, answer),
                 branch=answer.branch,
                 active_ms_delta=elapsed_ms + held.unsaved_ms,
                 state=answer.state,
@@ -299,7 +300,9 @@ class Settler:
             error["death"] = jsontext.loads(death)
             cause = str(error["death"].get("cause", cause)) if isinstance(error["death"], dict) else cause
         error["node_retries"] = lost - 1
-        await self._end_in_error(held, error, letter=self._letter(held, entry, what, cause))
+        await self._end_in_error(
+            held, error, timing=self._error_timing(held), letter=self._letter(held, entry, what, cause)
+        )
 
     def _death(self, held: Held, died: Died) -> dict[str, Any]:
         return {
@@ -323,7 +326,16 @@ class Settler:
             held, f"cancelled: {reason}", code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException"
         )
         error["error_type"] = FlowErrorType.FLOW_ERROR.value
-        end = self._finish(held, "cancelled", error=error, active_ms=held.unsaved_ms, cancel_reason=reason)
+        begun = held.step_started > 0 or held.node_id in held.timings
+        end = self._finish(
+            held,
+            "cancelled",
+            node_id=held.node_id if begun else None,
+            timing=self._error_timing(held, "cancelled") if begun else None,
+            error=error,
+            active_ms=held.unsaved_ms,
+            cancel_reason=reason,
+        )
         if await self._write(held, executions.finish(held.keys, end)) is not None:
             self._finished(held, "cancelled")
 
@@ -555,11 +567,31 @@ class Settler:
         ended = None if status == "retrying" else answer.ended_ms
         return self._timing_text(held, status, started, ended)
 
-    def _error_timing(self, held: Held) -> bytes:
+    @staticmethod
+    def _open_timing(held: Held, answer: Answer) -> bytes:
+        """The next node as it is handed out: shown as running, and closed by whatever becomes of it."""
+        assert answer.next_node is not None
+        node = held.outline.nodes.get(answer.next_node)
+        before = held.timings.get(answer.next_node)
+        started = len(held.timings) + (held.node_id not in held.timings)
+        return jsontext.dumps(
+            {
+                "order": started if before is None else before.order,
+                "type": node.type if node is not None else "",
+                "status": "running",
+                "started_at": answer.ended_ms,
+                "ended_at": None,
+                "attempts": 1,
+                "visit": 1 if before is None else before.visit + 1,
+            }
+        )
+
+    def _error_timing(self, held: Held, status: str = "error") -> bytes:
         before = held.timings.get(held.node_id)
         now = wall_ms()
-        started = before.started_at if before is not None and before.open else now - (boot_ms() - held.step_started)
-        return self._timing_text(held, "error", started, now)
+        elapsed = boot_ms() - held.step_started if held.step_started else 0
+        started = before.started_at if before is not None and before.open else now - elapsed
+        return self._timing_text(held, status, started, now)
 
     @staticmethod
     def _timing_text(held: Held, status: str, started_at: int, ended_at: int | None) -> bytes:

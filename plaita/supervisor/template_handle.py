@@ -192,7 +192,13 @@ class TemplateHandle:
 
     def exited(self, cause: str) -> None:
         """The reaper has seen it die: start another, sooner or later."""
-        logs.warning("template.exited", pid=self.pid, cause=cause, importing=self._importing or None)
+        logs.log(
+            10 if self._stopping else 30,
+            "template.exited",
+            pid=self.pid,
+            cause=cause,
+            importing=self._importing or None,
+        )
         self._cancel_deadline()
         self._drop()
         self._on_death()
