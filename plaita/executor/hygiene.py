@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 
+from plaita.executor import crash_reports
 from plaita.unix import prctl
 from plaita.unix.processes import (
     all_processes,
@@ -89,6 +90,7 @@ class Hygiene:
             for number, now, wanted in zip(_SIGNALS, handlers, self._handlers, strict=True):
                 if now != wanted and wanted is not None:
                     signal.signal(number, wanted)
+            crash_reports.install()
         signal.set_wakeup_fd(-1)
         for timer in _TIMERS:
             _signal.setitimer(timer, 0)

@@ -27,5 +27,8 @@ def drop_to_user(name: str) -> None:
         os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
     except OSError as error:
         raise InputError(f"--executor-user {name}: only root can become another user ({error})") from error
+    for needed in (os.__file__, __file__):
+        if not os.access(needed, os.R_OK):
+            raise InputError(f"--executor-user {name}: that user cannot read {needed}, which executors need")
     prctl.set_dumpable(True)
     os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)

@@ -8,7 +8,6 @@ handlers and buffers inherited from the template are not its own (trouble 52).
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import os
 import platform
 import signal
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from plaita.errors import FrameError, InputError
+from plaita.executor import crash_reports
 from plaita.executor.contexts import Contexts
 from plaita.executor.hygiene import Hygiene
 from plaita.executor.plugins import LatePlugin, load_late
@@ -121,7 +121,10 @@ def _serve(connection: FrameConnection, runner: StepRunner, stop: StopSignal) ->
             return 0
         if not isinstance(message, Run):
             return 0
-        if not runner.run(message):
+        try:
+            if not runner.run(message):
+                return 0
+        except (BrokenPipeError, ConnectionResetError):  # the supervisor is gone, the answer nobody's
             return 0
 
 
@@ -147,13 +150,11 @@ def _reset_signals(stop: StopSignal) -> None:
 
     All are still blocked: a SIGTERM that came since the fork is delivered when they are unblocked.
     """
-    faulthandler.disable()  # it would not notice that its handlers are replaced
     ignored = {signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ}
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM}:
         signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    faulthandler.enable(2)  # a crash leaves its Python stack on stderr
-    faulthandler.register(signal.SIGUSR1, 2, all_threads=True)
+    crash_reports.install()
     stop.install()
 
 

@@ -60,7 +60,12 @@ class StepRunner:
         retire = self._hygiene.after_step() or _memory_failure(answer)
         if self._stop.asked:
             retire = _RETIRE_STOPPED
-        self._send(answer if retire is None else dataclasses.replace(answer, retire=retire))
+        try:
+            self._send(answer if retire is None else dataclasses.replace(answer, retire=retire))
+        except OSError:
+            if retire is not None:  # the likely cause: node code closed or replaced the socket
+                print(f"plaita executor: node {run.node_id} spoiled this process: {retire}", file=sys.stderr)
+            raise
         return retire is None
 
     def _perform(self, run: Run, started_ms: int) -> Answer:

@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -140,7 +139,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)  # the supervisor says when to leave, by Exit or by closing the socket
     ensure_std_fds()
     faulthandler.enable(2)  # a plug-in that crashes on import is named in the log by its Python stack
-    warnings.simplefilter("default")
     given = list(sys.argv[1:] if argv is None else argv)
     options = parse_arguments(given)
     try:

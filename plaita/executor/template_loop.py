@@ -164,7 +164,7 @@ class Template:
             self._leaving = True
 
     def _fatal(self, reason: str) -> None:
-        print(f"plaita template: {reason}", file=sys.stderr, flush=True)
+        _log(reason)
         self.say(Fatal(reason))
         self._exit_code = _EXIT_FATAL
 
@@ -273,11 +273,9 @@ class Template:
         self._timer.arm(None)
         killed = self._kill_executors()
         swept, left = self._sweep()
-        print(
-            f"plaita template: the supervisor was silent past the end of its leases; "
-            f"killed {killed} executors and {swept} processes of their nodes{_listed(left)}",
-            file=sys.stderr,
-            flush=True,
+        _log(
+            f"the supervisor was silent past the end of its leases; killed {killed} executors "
+            f"and {swept} processes of their nodes{_listed(left)}"
         )
 
     def _supervisor_gone(self) -> None:
@@ -287,11 +285,7 @@ class Template:
         self._kill_executors()
         swept, left = self._sweep()
         if swept or left:
-            print(
-                f"plaita template: the supervisor is gone; killed {swept} processes of its tree{_listed(left)}",
-                file=sys.stderr,
-                flush=True,
-            )
+            _log(f"the supervisor is gone; killed {swept} processes of its tree{_listed(left)}")
         self._exit_code = 0
 
     def _sweep(self) -> tuple[int, list[int]]:
@@ -302,3 +296,10 @@ class Template:
 
 def _listed(pids: list[int]) -> str:
     return f"; still alive: {', '.join(map(str, pids))}" if pids else ""
+
+
+def _log(text: str) -> None:
+    try:
+        print(f"plaita template: {text}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it, as after the supervisor's death: no reason to stop
+        pass

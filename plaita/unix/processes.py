@@ -302,8 +302,8 @@ def text_stream(descriptor: int) -> TextIO:
 def set_oom_score_adj(value: int) -> bool:
     """Make this process and its later children likelier victims of the OOM killer (-1000..1000). False: not allowed."""
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(value))
+        with open("/proc/self/oom_score_adj", "wb") as file:
+            file.write(str(value).encode())
     except OSError:
         return False
     return True
@@ -312,7 +312,7 @@ def set_oom_score_adj(value: int) -> bool:
 def oom_score_adj(pid: int) -> int | None:
     """The process's OOM adjustment, or None when it is gone."""
     try:
-        with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as file:
+        with open(f"/proc/{pid}/oom_score_adj", "rb") as file:
             return int(file.read())
     except OSError:
         return None

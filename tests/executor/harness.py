@@ -46,6 +46,7 @@ from plaita.unix.spawn import spawn_with_channel
 DEADLINE_S = 30.0
 FOLDER = Path(__file__).parent
 T = TypeVar("T")
+KNOWN: set[int] = set()  # executors that somebody here waits for
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = DEADLINE_S) -> T:
@@ -101,6 +102,11 @@ class Pipe:
             if len(self.data) < 1 << 20:
                 self.data += data
         os.close(self.reading)
+
+    def ended(self) -> bool:
+        """Whether every writer has closed it; waits a little."""
+        self._thread.join(5)
+        return not self._thread.is_alive()
 
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
@@ -202,6 +208,7 @@ class ExecutorHandle:
             until(lambda: pidfd_ended(self.pidfd), f"executor {self.pid} ends", seconds)
             # one that ends at birth may have the middle process as its parent for a moment longer
             self.exit = until(self._reaped, f"executor {self.pid} is this process's to reap", seconds)
+            KNOWN.discard(self.pid)
         return self.exit
 
     def _reaped(self) -> Exit | None:
@@ -303,6 +310,7 @@ class TemplateHandle:
             which = next(one for one in self.executors if one.seq == message.seq)
             if isinstance(message, Spawned):
                 which.pid, which.pidfd = message.pid, descriptors[0]
+                KNOWN.add(message.pid)
             else:
                 which.spawn_failed = message.reason
         return executor
@@ -339,7 +347,7 @@ class TemplateHandle:
         for pid in find_marked(self.mark):
             send_signal(pid, signal.SIGKILL)
         for pid in children_of(os.getpid()):
-            if not alive(pid):
+            if pid not in KNOWN and not alive(pid):
                 reap(pid)
 
 

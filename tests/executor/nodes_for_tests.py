@@ -55,21 +55,22 @@ def facts(node: Try, execution: Any) -> Any:
         "attempt": execution.attempt,
         "visit": execution.visit,
         "key": execution.idempotency_key,
-        "results": execution.evaluate("{{$NODE}}"),
-        "input": execution.evaluate("{{$INPUT}}"),
-        "last": execution.evaluate("{{$LAST_NODE}}"),
+        "results": execution.evaluate("$NODE"),
+        "input": execution.evaluate("$INPUT"),
+        "last": execution.evaluate("$LAST_NODE"),
     }
 
 
 @action
 def process(node: Try, execution: Any) -> Any:
     from plaita.unix.prctl import get_pdeathsig
+    from plaita.unix.processes import oom_score_adj
 
     return {
         "fds": sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1],
         "session": os.getsid(0),
         "parent": os.getppid(),
-        "oom": int(open("/proc/self/oom_score_adj").read()),
+        "oom": oom_score_adj(os.getpid()),
         "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
         "data": resource.getrlimit(resource.RLIMIT_DATA)[0],
         "mask": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
@@ -328,6 +329,7 @@ def mess(node: Try, execution: Any) -> Any:
     os.environ.pop("PATH", None)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR2})
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     sys.path.insert(0, "/nowhere")
