@@ -25,7 +25,7 @@ from plaita.flow.context import Context
 from plaita.flow.engine import run_step, time_limit
 from plaita.flow.model import DEFAULT_LIMITS, BaseNode, FlowDefinition, Limits, NodeTypes, parse_flow
 from plaita.flow.outcome import Ended, ErrorInfo, Failed, Outcome, StepStopped, Suspended
-from plaita.nodes.base import Node
+from plaita.nodes.base import Node, is_async
 from plaita.nodes.execution import Execution
 from plaita.nodes.registry import get_default_registry
 
@@ -247,28 +247,31 @@ class _Run:
 
     def _run_code(self, node: BaseNode, execution: Execution, deadline: float | None) -> Any:
         assert isinstance(node, Node)
-        if self._loop is not None and node.is_async():
-            future = asyncio.run_coroutine_threadsafe(node.arun(execution), self._loop)
-            return self._waited(future, node, execution, deadline)
-        if deadline is not None:
-            task = _InThread(lambda: node.execute(execution))
-            task.start()
-            return self._waited(task.future, node, execution, deadline)
+        on_callers_loop = self._loop is not None and is_async(type(node))
         try:
-            return node.execute(execution)
+            if not on_callers_loop and deadline is None:
+                return node.execute(execution)
+            future = self._begin(node, execution, on_callers_loop)
+            self._wait(future, node, execution, deadline)
         except KeyboardInterrupt as interrupt:
             # Ctrl-C of the person at the terminal, who means the program and not the node
+            execution.cancel_event.set()
             raise StepStopped from interrupt
+        return future.result()
 
-    def _waited(self, future: Future[Any], node: BaseNode, execution: Execution, deadline: float | None) -> Any:
-        """The result of code that runs elsewhere; on expiry it is told, and given up."""
+    def _begin(self, node: Node, execution: Execution, on_callers_loop: bool) -> Future[Any]:
+        if on_callers_loop:
+            assert self._loop is not None
+            return asyncio.run_coroutine_threadsafe(node.arun(execution), self._loop)
+        task = _InThread(lambda: node.execute(execution))
+        task.start()
+        return task.future
+
+    def _wait(self, future: Future[Any], node: Node, execution: Execution, deadline: float | None) -> None:
+        """Until the code that runs elsewhere is done; on expiry it is told, and given up."""
         self._pending = future
         try:
             wait_for([future], None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except KeyboardInterrupt as interrupt:
-            execution.cancel_event.set()
-            future.cancel()
-            raise StepStopped from interrupt
         finally:
             self._pending = None
         if self._stopped.is_set():
@@ -277,7 +280,6 @@ class _Run:
             execution.cancel_event.set()
             future.cancel()
             raise NodeTimeoutError("the node did not return in time", node=node.id)
-        return future.result()
 
 
 def _progress(note: str) -> None:

@@ -121,7 +121,9 @@ class Preparation:
 
 
 class BaseNode(Part):
-    """The fields that all node types share. ``timeout_ms`` is ``timeout`` in milliseconds, None for no limit.
+    """The fields that all node types share.
+
+    Authors of node types name their fields as they like, so this class has few public names besides fields.
 
     Class attributes: ``node_type`` (the ``type`` in JSON), ``node_name`` (for people), ``branching`` (``execute``
     returns the id of the successor), ``ends_flow`` (the result is the flow's output), ``is_suspending`` (the node
@@ -161,23 +163,13 @@ class BaseNode(Part):
         parse_timeout(value)
         return value
 
-    @property
-    def timeout_ms(self) -> int | None:
-        """The node's own limit in milliseconds, None for none."""
-        return parse_timeout(self.timeout)
-
-    @property
-    def title(self) -> str:
-        """``name`` if the author gave one, else ``id``."""
-        return self.name or self.id
-
     def prepare(self, preparation: Preparation) -> None:
         """Called once, when the flow is parsed: compile expressions, report what is wrong. Overriders call super."""
         for name in self.expression_fields:
             raw = getattr(self, name, None)
             self._compiled[id(raw)] = (raw, preparation.value(raw, name))
 
-    def compiled(self, raw: Any) -> CompiledValue | None:
+    def _compiled_of(self, raw: Any) -> CompiledValue | None:
         """What :meth:`prepare` made of this very object, or None if it was not one of the expression fields."""
         entry = self._compiled.get(id(raw))
         return entry[1] if entry is not None and entry[0] is raw else None

@@ -19,10 +19,12 @@ class NodePlan:
     """What the engine needs of one node, read from it once.
 
     ``next_node``: where a node that does not branch goes. ``targets``: the ids a branching node may answer.
-    ``attempts``: 1 + retryTimes. ``place``: where the node stands (``nodes[3]``).
+    ``attempts``: 1 + retryTimes. ``place``: where the node stands (``nodes[3]``); ``label``: its id, and its
+    name if it has one, for messages.
     """
 
     node: BaseNode
+    label: str
     place: str
     type: str
     next_node: str | None

@@ -169,7 +169,7 @@ def _gave_up(flow: FlowDefinition, context: Context, plan: NodePlan, error: Base
         raised = failure.node_failure(
             error,
             node=node.id,
-            title=node.title,
+            label=plan.label,
             code=handler.code,
             message=handler.message,
             line=node.source_line,
@@ -193,7 +193,7 @@ def _timed_out(
     by_limit = error is None or isinstance(error, (NodeTimeoutError, FlowTimeoutError))
     limit_ms, flow_is_tighter = time_limit(plan, time_left_ms) if by_limit else (None, False)
     raised = failure.timeout_failure(
-        node=node.id, title=node.title, limit_ms=limit_ms, flow_is_tighter=flow_is_tighter, error=error
+        node=node.id, label=plan.label, limit_ms=limit_ms, flow_is_tighter=flow_is_tighter, error=error
     )
     if handler.strategy == "abort":
         return _failed(context, node.id, raised, attempt)
@@ -284,19 +284,18 @@ def _no_successor(
 
 def _unmatched(flow: FlowDefinition, plan: NodePlan, result: Any) -> FlowExecutionException:
     node = plan.node
-    name = f"node {node.id!r}" if node.title == node.id else f"node {node.id!r} ({node.title})"
     if not plan.branching:
-        return FlowExecutionException(f"{name} is no end and has no next", node=node.id)
+        return FlowExecutionException(f"{plan.label} is no end and has no next", node=node.id)
     if result is None or result == "":
-        return FlowExecutionException(f"{name}: no branch matched, and there is no default", node=node.id)
+        return FlowExecutionException(f"{plan.label}: no branch matched, and there is no default", node=node.id)
     if isinstance(result, str) and canonical_id(result) not in flow.nodes:
-        return NodeNotFoundError(f"{name} goes to {shown(result)}, but no node has that id", node=node.id)
-    return FlowExecutionException(f"{name} answered {shown(result)}, which is none of its branches", node=node.id)
+        return NodeNotFoundError(f"{plan.label} goes to {shown(result)}, but no node has that id", node=node.id)
+    return FlowExecutionException(f"{plan.label} answered {shown(result)}, which is none of its branches", node=node.id)
 
 
 def _context_too_large(flow: FlowDefinition, context: Context, plan: NodePlan, total: int, attempts: int) -> Failed:
     reason = f"the results of all nodes would have {total} bytes; the limit is {flow.limits.context}"
     error = NodeOutputError(reason)
     node = plan.node
-    raised = failure.node_failure(error, node=node.id, title=node.title, code=None, message=None, line=None)
+    raised = failure.node_failure(error, node=node.id, label=plan.label, code=None, message=None, line=None)
     return _failed(context, node.id, raised, attempts)

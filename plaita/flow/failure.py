@@ -122,13 +122,13 @@ def worth_a_retry(error: BaseException) -> bool:
 
 
 def node_failure(
-    error: BaseException, *, node: str, title: str, code: int | str | None, message: str | None, line: int | None
+    error: BaseException, *, node: str, label: str, code: int | str | None, message: str | None, line: int | None
 ) -> NodeExecutionError:
-    """The NodeExecutionError for an exception of node code; ``code`` and ``message`` are the author's or None."""
+    """The NodeExecutionError for an exception of node code; ``code`` and ``message`` are the author's or None.
+    ``label`` names the node in the text (NodePlan)."""
     text = message
     if text is None:
-        where = f"node {node!r}" if title == node else f"node {node!r} ({title})"
-        text = f"{where} failed: {described(error)}" + (f" [line {line}]" if line is not None else "")
+        text = f"{label} failed: {described(error)}" + (f" [line {line}]" if line is not None else "")
     own = own_code(error)
     final = code if code is not None else own if own is not None else CODE_GENERIC
     raised = NodeExecutionError(clean_text(text), code=final, node=node, source_line=line)
@@ -152,17 +152,16 @@ def error_info(raised: FlowExecutionException, *, retryable: bool) -> ErrorInfo:
 
 
 def timeout_failure(
-    *, node: str, title: str, limit_ms: int | None, flow_is_tighter: bool, error: BaseException | None
+    *, node: str, label: str, limit_ms: int | None, flow_is_tighter: bool, error: BaseException | None
 ) -> NodeTimeoutError:
     """The NodeTimeoutError of a node that ran over ``limit_ms`` (its own, or what the flow had left), or whose code
     raised a TimeoutError itself: ``error``."""
-    where = f"node {node!r}" if title == node else f"node {node!r} ({title})"
     if limit_ms is not None:
-        text = f"NodeTimeoutError: {where} timed out after {limit_ms} ms"
+        text = f"NodeTimeoutError: {label} timed out after {limit_ms} ms"
     elif error is not None:
-        text = f"NodeTimeoutError: {where} timed out: {described(error)}"
+        text = f"NodeTimeoutError: {label} timed out: {described(error)}"
     else:
-        text = f"NodeTimeoutError: {where} timed out"
+        text = f"NodeTimeoutError: {label} timed out"
     if flow_is_tighter:
         text += ": the time of the whole flow is spent"
     kind = FlowErrorType.FLOW_ERROR if flow_is_tighter else FlowErrorType.NODE_ERROR

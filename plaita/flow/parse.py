@@ -308,13 +308,14 @@ def _warn_of_node(node: BaseNode, raw: dict[str, Any], place: str, reader: _Read
 def _plan(node: BaseNode, place: str, shape: Vertex) -> NodePlan:
     return NodePlan(
         node=node,
+        label=f"node {node.id!r} ({node.name[:200]})" if node.name else f"node {node.id!r}",
         place=place,
         type=shape.type,
         next_node=canonical_id(node.next) if node.next else None,
         targets=frozenset(pointer.target for pointer in shape.pointers if not pointer.placeholder),
         branching=node.branching,
         ends_flow=node.ends_flow,
-        timeout_ms=node.timeout_ms,
+        timeout_ms=parse_timeout(node.timeout),
         attempts=max(0, node.error_handler.retry_times) + 1,
     )
 

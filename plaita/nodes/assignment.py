@@ -54,7 +54,7 @@ class AssignmentNode(Node):
     def prepare(self, preparation: Preparation) -> None:
         """Compile ``output`` and the upstream items."""
         super().prepare(preparation)
-        compiled = self.compiled(self.output)
+        compiled = self._compiled_of(self.output)
         assert compiled is not None  # output is one of the expression fields
         self._output = compiled
         for index, item in enumerate(self.upstream_output):

@@ -32,11 +32,6 @@ class Node(BaseNode):
         """The node as a coroutine, for node types that are asynchronous."""
         raise NotImplementedError(f"node type {self.node_type!r} defines neither execute nor arun")
 
-    @classmethod
-    def is_async(cls) -> bool:
-        """Whether the node's code is its ``arun``."""
-        return cls.execute is Node.execute and cls.arun is not Node.arun
-
 
 class EventNode(Node):
     """Base of node types that wait for an event.
@@ -62,6 +57,11 @@ class EventNode(Node):
 
     def on_cancel(self, execution: Execution) -> None:
         """Called when the wait is cancelled, to undo what ``execute`` began."""
+
+
+def is_async(cls: type[Node]) -> bool:
+    """Whether the code of a node type is its ``arun``."""
+    return cls.execute is Node.execute and cls.arun is not Node.arun
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -43,7 +43,7 @@ class EndNode(Node):
     def prepare(self, preparation: Preparation) -> None:
         """Compile ``output``; an unknown result type means ``success``."""
         super().prepare(preparation)
-        compiled = self.compiled(self.output)
+        compiled = self._compiled_of(self.output)
         assert compiled is not None  # output is one of the expression fields
         self._output = compiled
         if self.result_type not in RESULT_TYPES:

@@ -105,7 +105,7 @@ class Execution:
     def evaluate(self, value: Any) -> Any:
         """The JSON value of something the flow's author wrote (a field of the node). Never pass data: it would be read
         as expressions. Lists and objects are the caller's own. Raises ExpressionError."""
-        compiled = self._node.compiled(value)
+        compiled = self._node._compiled_of(value)
         result = compiled.evaluate(self.scope) if compiled is not None else expressions.evaluate(value, self.scope)
         return copied(result) if isinstance(result, (dict, list)) else result
 

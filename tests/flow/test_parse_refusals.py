@@ -656,9 +656,9 @@ def test_any_text_is_parsed_or_refused(text: str | bytes) -> None:
 
 
 def test_a_long_key_with_many_children_costs_no_square(parse: Parse) -> None:
-    """Were a place built for each child, this would take terabytes."""
-    key = "k" * 1_000_000
-    for children in ([[]] * 300_000, ["a"] * 300_000):
+    """Were a place built for each child, this would take gigabytes."""
+    key = "k" * 300_000
+    for children in ([[]] * 30_000, ["a"] * 30_000):
         assert parse(json.dumps(between({"type": "mock", "value": {key: children}}))).start == "s"
     (found,) = problems(parse, between({"type": "mock", "value": {key: {"x": float("nan")}}}))
     assert found == f"nodes[1].value.{'k' * 60}….x: nan is no JSON number"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from plaita.flow.context import Context
 from plaita.flow.engine import run_step
 from plaita.flow.model import FlowDefinition, Part, parse_flow
 from plaita.flow.outcome import Advanced, Failed
-from plaita.nodes.base import EventNode, Node, run_to_end
+from plaita.nodes.base import EventNode, Node, is_async, run_to_end
 from plaita.nodes.execution import Execution, idempotency_key
 from plaita.nodes.registry import NodeRegistry, load_preloads
 
@@ -117,6 +118,25 @@ def test_wrong_and_unknown_fields_of_plugins_are_placed_in_the_authors_spelling(
     assert [str(warning) for warning in flow.warnings] == [
         "nodes[0].tooWords: unknown field, ignored; did you mean 'twoWords'?"
     ]
+
+
+def test_plugins_may_name_their_fields_as_they_like(registry: NodeRegistry) -> None:
+    names = ["title", "compiled", "timeout_ms", "label", "is_async", "value", "place", "code", "message", "retries"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cls = type(
+            "Named",
+            (Node,),
+            {
+                "node_type": "named",
+                "__module__": __name__,
+                "__annotations__": {"node_type": ClassVar[str], **dict.fromkeys(names, str)},
+                **dict.fromkeys(names, "x"),
+                "execute": lambda self, execution: [getattr(self, name) for name in names],
+            },
+        )
+    registry.register(cls)
+    assert step(registry, {"type": "named", "title": "t", "timeoutMs": "5"}).result == ["t", "x", "5", *["x"] * 7]
 
 
 # -- the execution -----------------------------------------------------------------------------------------------
@@ -229,7 +249,7 @@ def test_fields_named_as_expressions_are_checked_when_parsed(registry: NodeRegis
         prompt_text: str = ""
 
         def execute(self, execution: Execution) -> Any:
-            assert self.compiled(self.prompt_text) is not None
+            assert self._compiled_of(self.prompt_text) is not None
             return execution.evaluate(self.prompt_text)
 
     assert step(registry, {"type": "prompt", "promptText": "{% $INPUT.a %}!"}, flow_input={"a": 1}).result == "1!"
@@ -255,8 +275,8 @@ class Later(Node):
 
 def test_a_node_with_arun_only_runs_on_a_loop_of_its_own(registry: NodeRegistry) -> None:
     registry.register(Later)
-    assert Later.is_async()
-    assert not Look.is_async()
+    assert is_async(Later)
+    assert not is_async(Look)
     outcome = step(registry, {"type": "later"})
     assert isinstance(outcome, Advanced)
     assert outcome.result == ["n", "MainThread"]

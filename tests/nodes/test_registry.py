@@ -63,7 +63,7 @@ def test_what_is_no_node_class_is_refused(registry: NodeRegistry, cls: Any) -> N
 
 def test_parse_node_gives_a_prepared_node(registry: NodeRegistry) -> None:
     node = registry.parse_node({"type": "assignment", "id": "a", "output": "$INPUT.x", "outputType": {"type": "any"}})
-    assert (node.id, node.compiled(node.output) is not None) == ("a", True)
+    assert (node.id, node._compiled_of(node.output) is not None) == ("a", True)
     with pytest.raises(InputError, match="did you mean 'mock'"):
         registry.parse_node({"type": "mok", "id": "a"})
     with pytest.raises(FlowDefinitionError, match="output"):
