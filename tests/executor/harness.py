@@ -93,11 +93,22 @@ class Pipe:
         self.reading, self.writing = os.pipe()
         self.data = bytearray()
         self.total = 0
+        self._abandoned = False
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    def abandon(self) -> None:
+        """Stop reading: a writer gets a broken pipe."""
+        self._abandoned = True
+        assert self.ended()
+
     def _read(self) -> None:
-        while data := os.read(self.reading, 65536):
+        while not self._abandoned:
+            if not select.select([self.reading], [], [], 0.02)[0]:
+                continue
+            data = os.read(self.reading, 65536)
+            if not data:
+                break
             self.total += len(data)
             if len(self.data) < 1 << 20:
                 self.data += data
@@ -288,8 +299,8 @@ class TemplateHandle:
     def tick(self, kill_in_ms: int | None) -> None:
         self.tell(Tick(None if kill_in_ms is None else clock.boot_ms() + kill_in_ms))
 
-    def ask(self, slot: int = 0, **fields: Any) -> ExecutorHandle:
-        """Ask for an executor, without waiting for it."""
+    def ask(self, slot: int = 0, *, unread_output: bool = False, **fields: Any) -> ExecutorHandle:
+        """Ask for an executor, without waiting for it. ``unread_output``: the reading ends of its pipes are closed."""
         self._seq += 1
         ours, theirs = socket.socketpair()
         executor = ExecutorHandle(slot, self._seq, ours, Pipe(), Pipe())
@@ -297,6 +308,9 @@ class TemplateHandle:
         self.tell(Spawn(slot, self._seq, **fields), (theirs.fileno(), *writing))
         theirs.close()
         close_all(writing)
+        if unread_output:
+            executor.stdout.abandon()
+            executor.stderr.abandon()
         self.executors.append(executor)
         return executor
 

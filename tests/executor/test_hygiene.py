@@ -81,11 +81,18 @@ def test_junk_in_every_descriptor_is_seen_as_such(executor: ExecutorHandle) -> N
 def test_without_its_frames_it_ends(executor: ExecutorHandle, name: str) -> None:
     executor.send(executor.message(doing(name)))
     assert executor.receive() is None
-    assert not executor.wait_exit().clean
+    assert executor.wait_exit().code == 70
+    if name == "replace_frames":
+        until(lambda: "descriptor 3 was closed or replaced" in executor.stderr.text(), "it says what was done to it")
 
 
-def test_stdout_that_nobody_reads_any_more(template: TemplateHandle) -> None:
-    executor = template.spawn()
-    os.close(os.dup(executor.stdout.reading))
+def test_a_stdout_that_nobody_reads_any_more(template: TemplateHandle) -> None:
+    """Trouble 59: the broken pipe is the node's failure where it writes, and no harm to the next one."""
+    template.wait_ready()
+    executor = template.told(template.ask(unread_output=True))
+    assert executor.receive() is not None
     answer = executor.do("say")
-    assert answer.kind == "advanced"
+    assert answer.kind == "failed"
+    assert answer.error is not None
+    assert answer.error["cause"] == "BrokenPipeError"
+    assert executor.value("value", amount=1) == 1

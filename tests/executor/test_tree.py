@@ -172,7 +172,8 @@ def test_no_process_and_no_descriptor_to_be_had(template: TemplateHandle) -> Non
     template.wait_ready()
     template.spawn().close()
     template.executors.clear()
-    before = len(os.listdir(f"/proc/{template.pid}/fd"))
+    before = 5  # 0 to 3 and the timer
+    until(lambda: len(os.listdir(f"/proc/{template.pid}/fd")) == before, "the first is forgotten")
     was = resource.prlimit(template.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (before + 1, was[1]))
     for _ in range(20):
