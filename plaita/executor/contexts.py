@@ -5,6 +5,7 @@ A memory, never the truth: whatever is not held is asked for (Need), and anythin
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,18 +13,16 @@ from dataclasses import dataclass
 from plaita import jsontext
 from plaita.flow.context import Context
 from plaita.flow.model import FlowDefinition, NodeTypes, parse_flow
-from plaita.ipc.messages import Run, Wanted
+from plaita.ipc.messages import Run, Step, Wanted
 
 FLOWS_HELD = 32
 
 
 @dataclass(slots=True)
 class Held:
-    """The context after step ``step`` of an execution."""
+    """An execution as it stands after the step of ``run``."""
 
-    execution_id: str
-    flow_hash: str
-    step: int
+    run: Run
     context: Context
 
 
@@ -35,6 +34,13 @@ class Contexts:
         self._limit = flows_held
         self._flows: OrderedDict[str, FlowDefinition] = OrderedDict()
         self._held: Held | None = None
+
+    def completed(self, step: Step) -> Run | None:
+        """The Run a Step stands for; None when another execution, or none, is held."""
+        held = self._held
+        if held is None or held.run.execution_id != step.execution_id:
+            return None
+        return step.after(held.run)
 
     def missing(self, run: Run) -> list[Wanted]:
         """What must be sent before this step can run."""
@@ -49,9 +55,9 @@ class Contexts:
         held = self._held
         return (
             held is not None
-            and held.execution_id == run.execution_id
-            and held.flow_hash == run.flow_hash
-            and held.step + 1 == run.step
+            and held.run.execution_id == run.execution_id
+            and held.run.flow_hash == run.flow_hash
+            and held.run.step + 1 == run.step
         )
 
     def flow(self, run: Run) -> FlowDefinition:
@@ -93,4 +99,7 @@ class Contexts:
 
     def keep(self, run: Run, context: Context) -> None:
         """The step succeeded: the execution can go on here without its context being sent again."""
-        self._held = Held(run.execution_id, run.flow_hash, run.step, context)
+        if run.fresh:
+            # Its blobs are in the context now; what is kept is only what the next Step leaves out.
+            run = dataclasses.replace(run, fresh=False, definition=None, input=None, results={}, state={})
+        self._held = Held(run, context)

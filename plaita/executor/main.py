@@ -27,7 +27,7 @@ from plaita.executor.randomness import reseed
 from plaita.executor.step import StepRunner
 from plaita.executor.stopping import StopSignal
 from plaita.ipc.blocking import FrameConnection
-from plaita.ipc.messages import Hello, Run, decode_to_executor
+from plaita.ipc.messages import Hello, Leave, decode_to_executor
 from plaita.nodes.registry import NodeRegistry
 from plaita.unix import prctl
 from plaita.unix.limits import cap_data_mib, no_core_files
@@ -119,7 +119,7 @@ def _serve(connection: FrameConnection, runner: StepRunner, stop: StopSignal) ->
             return EXIT_BUG
         except OSError:  # the supervisor is gone
             return 0
-        if not isinstance(message, Run):
+        if isinstance(message, Leave):
             return 0
         try:
             if not runner.run(message):

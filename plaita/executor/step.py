@@ -23,7 +23,7 @@ from plaita.flow.engine import run_step, time_limit
 from plaita.flow.model import BaseNode, FlowDefinition
 from plaita.flow.outcome import Advanced, Ended, ErrorInfo, Failed, Outcome, StepStopped
 from plaita.ipc.blocking import FrameConnection
-from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run
+from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run, Step
 from plaita.jsontext import JSONTextError
 from plaita.nodes.base import Node
 from plaita.nodes.execution import Execution
@@ -46,8 +46,12 @@ class StepRunner:
         self._title = title
         self._pid = os.getpid()
 
-    def run(self, run: Run) -> bool:
+    def run(self, message: Run | Step) -> bool:
         """Run the step and answer. False when this executor must not be used again."""
+        run = message if isinstance(message, Run) else self._contexts.completed(message)
+        if run is None:
+            self._connection.send(Need(message.seq, ["context"]).to_frame())
+            return True
         missing = self._contexts.missing(run)
         if missing:
             self._connection.send(Need(run.seq, missing).to_frame())

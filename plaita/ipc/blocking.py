@@ -9,7 +9,7 @@ from collections import deque
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame, FrameReader, encode
 
-_RECEIVE_SIZE = 256 * 1024
+_RECEIVE_SIZE = 64 * 1024  # malloc takes larger buffers from the kernel each time, and gives them back
 _SENDMSG_BUFFERS = 512  # below IOV_MAX (1024)
 
 

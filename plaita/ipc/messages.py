@@ -210,6 +210,80 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """Run the next node of the execution whose context and flow this executor holds: what is new since the last Run.
+
+    The hot path: a small header, no blobs.
+    """
+
+    seq: int
+    execution_id: str
+    node_id: str
+    visit: int
+    attempt: int
+    step: int
+    time_left_ms: int | None = None
+    last_node: str | None = None
+    branch: str | None = None
+
+    def to_frame(self) -> Frame:
+        header: dict[str, Any] = {
+            "type": "step",
+            "seq": self.seq,
+            "execution_id": self.execution_id,
+            "node_id": self.node_id,
+            "visit": self.visit,
+            "attempt": self.attempt,
+            "step": self.step,
+        }
+        if self.time_left_ms is not None:
+            header["time_left_ms"] = self.time_left_ms
+        if self.last_node is not None:
+            header["last_node"] = self.last_node
+        if self.branch is not None:
+            header["branch"] = self.branch
+        return Frame(header)
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> Step:
+        header = frame.header
+        if frame.blobs:
+            raise FrameError("a step message with blobs")
+        return cls(
+            _integer(header, "seq"),
+            _text(header, "execution_id"),
+            _text(header, "node_id"),
+            _integer(header, "visit"),
+            _integer(header, "attempt"),
+            _integer(header, "step"),
+            _integer_or_none(header, "time_left_ms"),
+            _text_or_none(header, "last_node"),
+            _text_or_none(header, "branch"),
+        )
+
+    def after(self, run: Run) -> Run:
+        """The whole Run this stands for, ``run`` being the last one of the execution."""
+        return Run(
+            self.seq,
+            self.execution_id,
+            run.tenant_id,
+            run.flow_id,
+            run.version,
+            run.flow_hash,
+            self.node_id,
+            self.visit,
+            self.attempt,
+            self.step,
+            run.namespace,
+            "execute",
+            self.time_left_ms,
+            self.last_node,
+            self.branch,
+            False,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Nothing more will come: end with exit code 0."""
 
@@ -376,10 +450,14 @@ class Progress:
 
 PROGRESS_NOTE_LIMIT = 4096
 
-ToExecutor: TypeAlias = Run | Leave
+ToExecutor: TypeAlias = Run | Step | Leave
 FromExecutor: TypeAlias = Hello | Answer | Need | Progress
 
-_TO_EXECUTOR: dict[str, Callable[[Frame], ToExecutor]] = {"run": Run.from_frame, "leave": Leave.from_frame}
+_TO_EXECUTOR: dict[str, Callable[[Frame], ToExecutor]] = {
+    "run": Run.from_frame,
+    "step": Step.from_frame,
+    "leave": Leave.from_frame,
+}
 _FROM_EXECUTOR: dict[str, Callable[[Frame], FromExecutor]] = {
     "hello": Hello.from_frame,
     "answer": Answer.from_frame,

@@ -16,6 +16,7 @@ class Times:
     """When a lease ends for us, and what that means for the step that runs under it."""
 
     horizon: int  # Redis may let the lease go from here on
+    dead_man_at: int  # the template kills by then, if the supervisor, which should have, said nothing
     kill_at: int  # SIGKILL: nothing of the step may live after this
     ask_at: int  # SIGTERM
     renew_at: int
@@ -27,6 +28,7 @@ def times(sent_at: int, ttl_ms: int) -> Times:
     kill_at = horizon - max(300, ttl_ms // 20)
     return Times(
         horizon=horizon,
+        dead_man_at=horizon - (horizon - kill_at) * 2 // 3,  # later than kill_at: it kills everybody, not one step
         kill_at=kill_at,
         ask_at=kill_at - ttl_ms // 10,
         renew_at=horizon - 2 * ttl_ms // 3,

@@ -63,7 +63,7 @@ class Consumer:
         self._cursors = (START, START)
         self._adopting = settings.adopt
         self._more = False
-        self._blocked = False
+        self._delivered = False
         self._failures = 0
 
     def wake(self) -> None:
@@ -78,6 +78,13 @@ class Consumer:
                 self._changed.clear()
                 if self._capacity() <= 0:
                     await self._wait(None)
+                    continue
+                if self._delivered:
+                    # The blocking read has just brought something: another read, on its own connection, brings what
+                    # else comes. A take here would stand between that carrier and its begin.
+                    self._delivered = False
+                    reading = asyncio.create_task(self._read(), name="blocking read")
+                    await self._wait(reading)
                     continue
                 took = await self._take()
                 if took is None:
@@ -148,6 +155,7 @@ class Consumer:
         if isinstance(answer, Value):
             for entry in answer.value:
                 self._begin(entry)
+            self._delivered = bool(answer.value)
             return True
         # NOGROUP: the stream was deleted or the server emptied; the next take makes the group anew, from id 0.
         return isinstance(answer, Refused)

@@ -17,7 +17,7 @@ from plaita import jsontext
 from plaita.clock import boot_ms
 from plaita.errors import InputError
 from plaita.ids import new_nonce
-from plaita.ipc.messages import Action, Answer, Need, Run
+from plaita.ipc.messages import Action, Answer, Need, Run, Step
 from plaita.policy import begin_refusal, lease, retry
 from plaita.policy.begin_refusal import Settle
 from plaita.policy.carrier import Carrier, Malformed, TooNew, read_carrier
@@ -38,7 +38,6 @@ from plaita.supervisor.pool import Pool
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler
 from plaita.supervisor.stats import Stats
-from plaita.unix.reaper import unknown_exit
 
 EXECUTOR_WAIT_S = 1.0  # DECISIONS 8
 RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
@@ -55,6 +54,10 @@ class DispatchSettings:
     isolate: str
     default_node_timeout_ms: int | None
     registry: bool
+
+
+class NotBegun:
+    """The executor was gone before it was given the step: nothing has happened."""
 
 
 class Dispatch:
@@ -289,6 +292,8 @@ class Dispatch:
                 await self._settler.hand_on(held, lower_lost=True)
                 return
             outcome = await self._run_step(held, flow, action)
+            if isinstance(outcome, NotBegun):
+                continue  # with another executor: no step was lost
             action = "execute"
             if outcome is None:
                 return
@@ -317,8 +322,8 @@ class Dispatch:
 
     # -- a step ----------------------------------------------------------------------------------------------
 
-    async def _run_step(self, held: Held, flow: StoredFlow, action: Action) -> Answer | Died | None:
-        """Run the node once; None when its context could not be loaded."""
+    async def _run_step(self, held: Held, flow: StoredFlow, action: Action) -> Answer | Died | NotBegun | None:
+        """Run the node once; None when its context could not be loaded, NotBegun when the executor ended before."""
         executor = held.executor
         assert executor is not None
         for _ in range(3):
@@ -330,15 +335,14 @@ class Dispatch:
                 if loaded is None:
                     return None
                 results, state = loaded
-                if executor.state is not Slot.IDLE:
-                    return Died(
-                        unknown_exit(executor.pid or 0),
-                        executor.stop_reason,
-                        "the executor ended before the step began",
-                    )
-            message = self._run_message(held, flow, executor, action, fresh, results, state)
+            if executor.state is not Slot.IDLE:  # it ended since it was given to us
+                return NotBegun()
+            if fresh or action != "execute" or not executor.has_flow(held.flow_hash):
+                message: Run | Step = self._run_message(held, flow, executor, action, fresh, results, state)
+            else:
+                message = self._step_message(held, executor)
             executor.holds = (held.execution_id, held.token)
-            outcome = await self._await_answer(held, executor, message)
+            outcome = await self._await_answer(held, executor, message, action)
             if not isinstance(outcome, Need):
                 return outcome
             executor.holds = None
@@ -381,8 +385,24 @@ class Dispatch:
             state=state,
         )
 
-    async def _await_answer(self, held: Held, executor: Executor, message: Run) -> Answer | Need | Died:
-        limit_ms = self._limit_ms(held) if message.action == "execute" else None
+    def _step_message(self, held: Held, executor: Executor) -> Step:
+        executor.node_id = held.node_id
+        return Step(
+            self._pool.next_run_seq(),
+            held.execution_id,
+            held.node_id,
+            held.visit,
+            held.attempt,
+            held.step + 1,
+            self._flow_time_left(held),
+            held.last_node,
+            held.branch,
+        )
+
+    async def _await_answer(
+        self, held: Held, executor: Executor, message: Run | Step, action: Action
+    ) -> Answer | Need | Died:
+        limit_ms = self._limit_ms(held) if action == "execute" else None
         self._keeper.step_begins(held)
         future = self._pool.run(executor, message)
         timer = None

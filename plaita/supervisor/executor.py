@@ -10,12 +10,16 @@ import asyncio
 import signal
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from plaita.ipc.messages import Answer, Need
 from plaita.ipc.polled import FrameChannel
 from plaita.policy.slot import Slot
 from plaita.supervisor.output import OutputReader
 from plaita.unix.reaper import Exit
+
+if TYPE_CHECKING:
+    from plaita.supervisor.template_handle import TemplateHandle
 
 FLOWS_HELD = 32  # as many parsed flows as an executor keeps (executor/contexts.py); a miss is answered by Need
 
@@ -52,6 +56,7 @@ class Executor:
     slot: int
     seq: int
     state: Slot = Slot.SPAWNING
+    template: TemplateHandle | None = None  # which one was asked to fork it
     pid: int | None = None
     pidfd: int | None = None
     channel: FrameChannel | None = None

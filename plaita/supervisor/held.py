@@ -58,6 +58,7 @@ class Held:
     state_sizes: dict[str, int] = field(default_factory=dict)
     unsaved_ms: int = 0  # active time of attempts that were not committed, saved with the next write
     running: bool = False  # node code is being run under the lease right now
+    killed: bool = False  # its process was sent SIGKILL because of the lease
     step_started: int = 0
     lease_lost: bool = False
     settling: bool = False  # the call that lets it go is under way: a renewal finds no lease, rightly

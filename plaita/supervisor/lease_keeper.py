@@ -24,6 +24,7 @@ from plaita.supervisor.stats import Stats
 
 CANCEL_POLL_S = 1.0
 TICK_S = 1.0
+TELL_AT_ONCE_MS = 2_000  # more than a tick; less than what is left of any lease that is renewed in time
 
 
 class LeaseKeeper:
@@ -82,16 +83,21 @@ class LeaseKeeper:
     def step_begins(self, held: Held) -> None:
         """Node code runs from now on; the template must know a ``kill_at`` before it does."""
         held.running = True
+        held.killed = False
         held.step_started = boot_ms()
         if self._told is None:
             self.tell()
 
     def step_ends(self, held: Held) -> None:
         held.running = False
+        if self._told is not None and self._told - boot_ms() < TELL_AT_ONCE_MS:
+            self.tell()  # before the template acts on what has ended
 
     def tell(self) -> None:
-        """Tell the template ``kill_at`` now; a new one knows none, and must not wait for the next round to learn it."""
-        self._told = min((held.lease.kill_at for held in self._held.values() if held.running), default=None)
+        """Tell the template now by when running steps must be dead; a new one knows nothing, and must not wait for the
+        next round to learn it. A step whose process was sent SIGKILL already needs nobody else to end it."""
+        running = (held for held in self._held.values() if held.running and not held.killed)
+        self._told = min((held.lease.dead_man_at for held in running), default=None)
         self._tick(self._told)
 
     def _lost(self, held: Held, why: str) -> None:
@@ -109,16 +115,29 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         next_tick = loop.time()
         while True:
-            now = boot_ms()
-            for held in list(self._held.values()):
-                if held.running and now >= held.lease.kill_at:
-                    self._kill(held, "the lease could not be renewed in time")
-                elif held.running and now >= held.lease.ask_at and not held.lease_lost:
-                    self._ask(held, "lease", max(0.0, (held.lease.kill_at - now) / 1000))
-            if loop.time() >= next_tick:
+            killed = self._guard(boot_ms())
+            if killed or loop.time() >= next_tick:
                 self.tell()
                 next_tick = loop.time() + TICK_S * (0.8 + random.random() * 0.4)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self._guard_pause_s(boot_ms()))
+
+    def _guard(self, now: int) -> bool:
+        """Stop what runs too long under its lease; whether anything was killed."""
+        killed = False
+        for held in list(self._held.values()):
+            if not held.running or held.killed:
+                continue
+            if now >= held.lease.kill_at:
+                held.killed = killed = True
+                self._kill(held, "the lease could not be renewed in time")
+            elif now >= held.lease.ask_at and not held.lease_lost:
+                self._ask(held, "lease", max(0.0, (held.lease.kill_at - now) / 1000))
+        return killed
+
+    def _guard_pause_s(self, now: int) -> float:
+        """To the moment of the next kill, if it is near: after that the template would kill everybody."""
+        running = (held.lease.kill_at for held in self._held.values() if held.running and not held.killed)
+        return min(100, max(1, min(running, default=now + 100) - now)) / 1000
 
     # -- renewal --------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from plaita.clock import boot_ms
 from plaita.ipc.frames import Frame
-from plaita.ipc.messages import Answer, Hello, Leave, Need, Run, decode_from_executor
+from plaita.ipc.messages import Answer, Hello, Leave, Need, Run, Step, decode_from_executor
 from plaita.ipc.polled import FrameChannel
 from plaita.ipc.template_socket import Spawn, Spawned, SpawnFailed
 from plaita.policy import slot as machine
-from plaita.policy.respawn import WINDOW_MS, respawn_delay_ms
+from plaita.policy.respawn import respawn_delay_ms
 from plaita.policy.slot import Slot, SlotAction, SlotEvent
 from plaita.supervisor import logs
 from plaita.supervisor.executor import Died, Executor, describe
@@ -100,10 +100,11 @@ class Pool:
         for index in sorted(self._unasked):
             self._spawn(index)
 
-    def template_died(self) -> None:
-        """What it was asked for and had not done will not come."""
+    def template_died(self, template: TemplateHandle) -> None:
+        """What this one was asked for and had not done will not come; what another is doing goes on."""
         for executor in self.executors:
-            if executor.state is Slot.SPAWNING and executor.pid is None:
+            asked = executor.state in (Slot.SPAWNING, Slot.KILLED) and executor.pid is None
+            if asked and executor.template is template:
                 self._apply(executor, SlotEvent.EXITED)
 
     def replace_all(self, template: TemplateHandle) -> None:
@@ -227,7 +228,7 @@ class Pool:
         self._run_seq += 1
         return self._run_seq
 
-    def run(self, executor: Executor, message: Run) -> asyncio.Future[Answer | Need | Died]:
+    def run(self, executor: Executor, message: Run | Step) -> asyncio.Future[Answer | Need | Died]:
         """Send a step; the future gives the answer, or how the process died. Raises ExecutorFault on a slot that is not
         idle."""
         following, actions = machine.transition(executor.state, SlotEvent.ASSIGN)
@@ -281,7 +282,10 @@ class Pool:
             case SlotAction.OFFER:
                 self._cancel_deadline(executor)
                 self._spawn_failures[executor.slot] = 0
-                self._offer(executor)
+                if executor.seq < self._new_from:
+                    self.retire(executor, "reload")  # the old template was at it when the new one took over
+                else:
+                    self._offer(executor)
             case SlotAction.DELIVER:
                 assert isinstance(outcome, Answer | Need)
                 self._answered(executor, outcome)
@@ -382,11 +386,7 @@ class Pool:
     def _replace(self, index: int) -> None:
         if self._closing:
             return
-        deaths = self._deaths[index]
-        deaths.append(boot_ms())
-        while deaths and boot_ms() - deaths[0] > WINDOW_MS:
-            deaths.popleft()
-        wait_ms = respawn_delay_ms(list(deaths), boot_ms(), spawn_failures=self._spawn_failures[index])
+        wait_ms = respawn_delay_ms(self._deaths[index], boot_ms(), spawn_failures=self._spawn_failures[index])
         if wait_ms == 0:
             self._spawn(index)
         else:
@@ -402,7 +402,7 @@ class Pool:
             return
         self._unasked.discard(index)
         self._seq += 1
-        executor = Executor(slot=index, seq=self._seq)
+        executor = Executor(slot=index, seq=self._seq, template=self.template)
         self.executors[index] = executor
         try:
             self._ask_template(executor)
@@ -423,7 +423,7 @@ class Pool:
                 guard.callback(os.close, read_end)
                 pipes.append((read_end, write_end))
             # Set before the request is sent, so that no executor is ever SPAWNING without a deadline.
-            executor.deadline = self._loop.call_later(SPAWN_DEADLINE_S, self._apply, executor, SlotEvent.SPAWN_DEADLINE)
+            executor.deadline = self._loop.call_later(SPAWN_DEADLINE_S, self._not_born, executor)
             backstop = None if self._settings.max_rss_mib is None else self._settings.max_rss_mib * 2 + 256
             message = Spawn(slot=executor.slot, seq=executor.seq, rlimit_data_mib=backstop)
             if not self.template.spawn(message, [theirs.fileno(), pipes[0][1], pipes[1][1]]):
@@ -443,6 +443,14 @@ class Pool:
             OutputReader(self._loop, read_end, name, lambda: self._about(executor), self._stats)
             for name, (read_end, _) in zip(("stdout", "stderr"), pipes, strict=True)
         ]
+
+    def _not_born(self, executor: Executor) -> None:
+        silent = executor.state is Slot.SPAWNING and executor.pid is None
+        self._apply(executor, SlotEvent.SPAWN_DEADLINE)
+        if silent and executor.template is not None:
+            # There is no process to reap, so only the end of the one that was asked gives the slot back.
+            logs.error("template.silent", pid=executor.template.pid, slot=executor.slot, seconds=SPAWN_DEADLINE_S)
+            executor.template.kill()
 
     def _background(self, work: Coroutine[object, object, object]) -> None:
         task = self._loop.create_task(work)
@@ -470,6 +478,8 @@ class Pool:
         executor.pid = message.pid
         executor.pidfd = pidfd
         self._loop.add_reader(pidfd, self._on_exit_hint)
+        if executor.template is not self.template:
+            self.template.adopt(message.pid, pidfd)
         if executor.state is Slot.KILLED:
             self._kill(executor)
         early = self._early_exits.pop(message.pid, None)
@@ -503,6 +513,8 @@ class Pool:
             logs.debug("executor.exited", slot=executor.slot, pid=ended.pid, cause=describe(ended))
             return
         self._stats.add("executor_deaths")
+        # Only these slow the slot down: one that leaves because it was told to says nothing about the host.
+        self._deaths[executor.slot].append(boot_ms())
         logs.warning(
             "executor.died",
             slot=executor.slot,

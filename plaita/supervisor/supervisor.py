@@ -19,6 +19,7 @@ import plaita
 from plaita import jsontext
 from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.errors import InputError
+from plaita.ipc.template_socket import Ready
 from plaita.policy import lifecycle
 from plaita.policy.lifecycle import Action, Event, State, Wish
 from plaita.runtime_config import SupervisorConfig, effective, generations
@@ -109,6 +110,7 @@ class Supervisor:
         self._sender = Sender(self._runner, stats)
         self._template_settings = TemplateSettings(tuple(config.preload), config.executor_user, tree_mark)
         self._template = self._new_template(0)
+        self._coming: TemplateHandle | None = None  # of a reload: takes over once it is ready, or never
         self._old_templates: dict[int, TemplateHandle] = {}
         self._reaping = Reaping(
             stats, claimed=self._claimed, known=self._known_children, uncertain=self._children_uncertain
@@ -353,7 +355,7 @@ class Supervisor:
     def _tick(self, kill_at: int | None) -> None:
         self._template.tick(kill_at)
         for old in self._old_templates.values():
-            old.tick(kill_at)
+            old.tick(kill_at)  # until its last births are done, it alone knows of them
 
     async def _holder_record(self, instance: str) -> tuple[str, str] | None:
         answer = await self._runner.run(registry.get(self._keys, instance))
@@ -366,6 +368,9 @@ class Supervisor:
     def _claimed(self, ended: Exit) -> bool:
         if ended.pid == self._template.pid:
             self._template.exited(ended.describe())
+            return True
+        if self._coming is not None and ended.pid == self._coming.pid:
+            self._coming.exited(ended.describe())
             return True
         old = self._old_templates.pop(ended.pid, None)
         if old is not None:
@@ -380,29 +385,46 @@ class Supervisor:
 
     def _known_children(self) -> set[int]:
         known = self._pool.known_pids() | set(self._old_templates)
-        embedded = self._embedded.pid if self._embedded is not None else None
-        return known | {pid for pid in (self._template.pid, embedded) if pid is not None}
+        coming = self._coming.pid if self._coming is not None else None
+        return known | self._embedded_pid() | {pid for pid in (self._template.pid, coming) if pid is not None}
 
     def _children_uncertain(self) -> bool:
         opening = self._embedded is not None and self._embedded.opening
         return opening or self._pool.spawning or self._state in (State.STOPPING, State.STOPPED)
 
-    def _template_ready(self, message: Any) -> None:
+    def _template_ready(self, template: TemplateHandle, message: Ready) -> None:
+        old = self._template
+        if template is self._coming:
+            self._template, self._coming = template, None
+            self._pool.replace_all(template)
+        elif template is not old:
+            return  # a reload that was overtaken by another
         self._node_types = list(message.node_types)
         self._pool.template_ready()
         self._keeper.tell()
-        for old in self._old_templates.values():
-            old.leave()  # the new one stands and watches over all executors
-        if message.generation > 1:
+        if template is not old:
+            self._retire_template(old)  # the new one stands and watches over all executors
             self._notifier.ready(self._state.value)
         self._ready_parts.discard("template")
         self._ready_if_complete()
 
-    def _template_died(self) -> None:
-        self._stats.add("template_restarts")
-        self._pool.template_died()
+    def _retire_template(self, old: TemplateHandle) -> None:
+        if old.pid is not None:
+            self._old_templates[old.pid] = old
+        old.leave()
 
-    def _template_fatal(self, reason: str) -> None:
+    def _template_died(self, template: TemplateHandle) -> None:
+        if template is self._template:
+            self._stats.add("template_restarts")
+        self._pool.template_died(template)
+
+    def _template_fatal(self, template: TemplateHandle, reason: str) -> None:
+        if template is not self._template:
+            if template is self._coming:
+                logs.error("reload.failed", reason=reason, advice="all goes on as before; repair it and reload again")
+                self._drop_coming()
+                self._notifier.ready(self._state.value)
+            return
         logs.error("supervisor.fatal", reason=reason)
         self._exit_code = EXIT_CONFIGURATION
         self._template.stop()
@@ -528,18 +550,31 @@ class Supervisor:
         await self._housekeeping.stop()
         self._pool.close()
         self._pool.kill_all()
-        self._template.stop()
-        for old in self._old_templates.values():
-            old.stop()
-        deadline = self._loop.time() + LEAVE_S
-        while (self._pool.known_pids() or self._template.pid is not None) and self._loop.time() < deadline:
-            self._reaping.reap()
-            await asyncio.sleep(0.005)
+        await self._end_templates()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.close()
         self._notifier.close()
+
+    async def _end_templates(self) -> None:
+        """Closing its socket makes a template sweep its tree and go; one that cannot hear it (it imports, or hangs) has
+        forked nothing that outlives the supervisor, and is killed."""
+        self._drop_coming()
+        for template in (self._template, *self._old_templates.values()):
+            template.stop()
+            if template.ready is None:
+                template.kill()
+        deadline = self._loop.time() + LEAVE_S
+        while self._known_children() - self._embedded_pid() and self._loop.time() < deadline:
+            self._reaping.reap()
+            await asyncio.sleep(0.005)
+        for template in (self._template, *self._old_templates.values()):
+            template.kill()
+
+    def _embedded_pid(self) -> set[int]:
+        pid = self._embedded.pid if self._embedded is not None else None
+        return set() if pid is None else {pid}
 
     def _background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._loop.create_task(work)
@@ -563,15 +598,23 @@ class Supervisor:
             self.event(Event.STOP_ASKED)
 
     def _reload(self) -> None:
-        """A new template, then new executors one by one, each when its step is done; nothing is lost."""
-        if self._state not in (State.RUNNING, State.DRAINING) or self._template.pid is None:
+        """A new template, and once it stands new executors one by one, each when its step is done. Until then, and when
+        it does not come to stand, everything goes on with the old one."""
+        if self._state not in (State.RUNNING, State.DRAINING):
             return
         self._notifier.reloading()
-        old, old_pid = self._template, self._template.pid
-        self._old_templates[old_pid] = old
-        self._template = self._new_template(old.generation)
-        self._pool.replace_all(self._template)
-        self._template.start()
+        generation = self._template.generation
+        if self._coming is not None:
+            generation = max(generation, self._coming.generation)
+            self._drop_coming()  # it may have imported what has changed since
+        self._coming = self._new_template(generation)
+        self._coming.start()
+
+    def _drop_coming(self) -> None:
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            self._retire_template(coming)
+            coming.kill()  # it may be inside an import for long, and nobody depends on it
 
     def _log_status(self) -> None:
         self._background(self._log_status_later())
@@ -755,9 +798,15 @@ class Supervisor:
         if self._state is not State.RUNNING:
             return {"ok": False, "error": f"the supervisor is {self._state.value}"}
         self._reload()
+        wanted = self._coming
         if request.get("wait"):
+            while self._coming is not None:  # noqa: ASYNC110 - one person waits
+                await asyncio.sleep(0.05)
+            if self._template is not wanted:
+                return {"ok": False, "error": "the new template did not come to stand; see the log (reload.failed)"}
             await self._pool.wait_all_new()
-        return {"ok": True, "status": self._state.value, "generation": self._template.generation}
+        generation = wanted.generation if wanted is not None else self._template.generation
+        return {"ok": True, "status": self._state.value, "generation": generation}
 
 
 def registry_status(record: bytes) -> str:

@@ -65,11 +65,11 @@ class TemplateHandle:
         settings: TemplateSettings,
         *,
         generation: int = 0,
-        on_ready: Callable[[Ready], None],
+        on_ready: Callable[[TemplateHandle, Ready], None],
         on_spawned: Callable[[Spawned, int], None],
         on_spawn_failed: Callable[[SpawnFailed], None],
-        on_fatal: Callable[[str], None],
-        on_death: Callable[[], None],
+        on_fatal: Callable[[TemplateHandle, str], None],
+        on_death: Callable[[TemplateHandle], None],
         on_exit_hint: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -157,7 +157,7 @@ class TemplateHandle:
             for module, reason in message.late_modules.items():
                 logs.warning("template.late_module", module=module, reason=reason)
             logs.info("template.ready", pid=message.pid, generation=message.generation)
-            self._on_ready(message)
+            self._on_ready(self, message)
         elif isinstance(message, Spawned):
             self._on_spawned(message, fds[0])
         elif isinstance(message, SpawnFailed):
@@ -166,7 +166,7 @@ class TemplateHandle:
             self._importing = message.module
         elif isinstance(message, Fatal):
             logs.error("template.fatal", reason=message.reason)
-            self._on_fatal(message.reason)
+            self._on_fatal(self, message.reason)
 
     def _closed(self, reason: str) -> None:
         self._close_socket()
@@ -201,7 +201,7 @@ class TemplateHandle:
         )
         self._cancel_deadline()
         self._drop()
-        self._on_death()
+        self._on_death(self)
         if not self._stopping:
             self._start_again()
 
@@ -260,13 +260,17 @@ class TemplateHandle:
 
     def leave(self) -> None:
         """Tell it to go without touching anybody: a newer generation stands. Its exit is no death."""
-        self._stopping = True
+        self._start_no_more()
         self._send(Exit(), [])
 
     def stop(self) -> None:
         """No template any more. Closing the socket makes it kill and sweep whatever is left of its tree."""
+        self._start_no_more()
+        self._close_socket()
+
+    def _start_no_more(self) -> None:
         self._stopping = True
         self._cancel_deadline()
         if self._restart is not None:
             self._restart.cancel()
-        self._close_socket()
+            self._restart = None
