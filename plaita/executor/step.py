@@ -26,6 +26,7 @@ from plaita.ipc.blocking import FrameConnection
 from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run, Step
 from plaita.jsontext import JSONTextError
 from plaita.nodes.base import Node
+from plaita.nodes.builtin import PURE_NODES
 from plaita.nodes.execution import Execution
 from plaita.unix.title import set_title
 
@@ -45,6 +46,7 @@ class StepRunner:
         self._hygiene = hygiene
         self._title = title
         self._pid = os.getpid()
+        self._foreign = False  # code that is not the engine's ran in this step
 
     def run(self, message: Run | Step) -> bool:
         """Run the step and answer. False when this executor must not be used again."""
@@ -61,7 +63,8 @@ class StepRunner:
         answer = self._perform(run, started_ms)
         if os.getpid() != self._pid:
             os._exit(0)  # a fork that node code made and let return: the step and its answer are its parent's
-        retire = self._hygiene.after_step() or _memory_failure(answer)
+        # The engine's own nodes only evaluate expressions: there is nothing that they could leave behind.
+        retire = (self._hygiene.after_step() if self._foreign else None) or _memory_failure(answer)
         if self._stop.asked:
             retire = _RETIRE_STOPPED
         try:
@@ -80,6 +83,7 @@ class StepRunner:
             return _refused(run, started_ms, error)
         attempts = Attempts(self, run, flow, context)
         self._stop.raised = False
+        self._foreign = False
         self._stop.begin(attempts.cancel_event)
         outcome: Outcome | None = None
         try:
@@ -154,6 +158,8 @@ class Attempts:
     def call(self, node: BaseNode) -> Any:
         """Run node code. Raises what it raises, StepStopped, or NodeTimeoutError before an attempt that is too late."""
         self.made += 1
+        if type(node) not in PURE_NODES:
+            self._runner._foreign = True
         if self.made > 1:
             self._check_time(node)
         run = self._run

@@ -20,3 +20,6 @@ BUILT_IN: tuple[type[Node], ...] = (
     CaseNode,
     MockNode,
 )
+
+PURE_NODES: frozenset[type[Node]] = frozenset(BUILT_IN)
+"""Node types whose code only evaluates expressions: exactly these classes, not what somebody derives from them."""
