@@ -167,7 +167,7 @@ def test_ends_of_the_process_are_seen_as_they_are(
     ended = executor.wait_exit()
     assert (ended.code, ended.signal) == (code, number)
     if name in ("segfault", "abort"):
-        assert "nodes_for_tests.py" in executor.stderr.text()
+        until(lambda: "nodes_for_tests.py" in executor.stderr.text(), "the place of the crash on stderr")
 
 
 def test_a_flow_that_cannot_be_read_here(executor: ExecutorHandle) -> None:
