@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 import pytest
-from harness import ExecutorHandle, TemplateHandle, chain, doing, with_fields
+from harness import ExecutorHandle, TemplateHandle, chain, doing, until, with_fields
 
 from plaita.ipc.messages import Answer
 from plaita.nodes.execution import idempotency_key
