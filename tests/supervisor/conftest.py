@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import World
+from hosts import World
 
 from plaita.testing.fixtures import plaita_server_process  # noqa: F401
 from plaita.testing.server import Server

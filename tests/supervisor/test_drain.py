@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness import World, until
+from hosts import World, until
 
 from plaita.errors import RefusedError
 

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness import World, alive, until
+from hosts import World, alive, until
 
 PATIENT = {"lease_ttl_seconds": 600, "claim_min_idle_ms": 600_000, "preload": "trouble"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import urllib.request
 
-from harness import World, until
+from hosts import World, until
 
 
 def _free_port() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import World, alive, until
+from hosts import World, alive, until
 
 COMMON = {"preload": "trouble", "max_deliveries": 2, "kill_grace": 1, "executors": 2}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from harness import SupervisorProcess, World, until
+from hosts import SupervisorProcess, World, until
 
 from plaita.testing.server import Server, raw
 

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from harness import World, until
+from hosts import World, until
 
 from plaita.cli.control_client import ask
 from plaita.errors import RefusedError

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -165,6 +166,7 @@ def test_counting_threads_and_descriptors() -> None:
 
     from plaita.unix.prctl import is_single_threaded
 
+    gc.collect()  # what earlier tests left to the collector must not be closed in between
     threads, descriptors = processes.thread_count(), processes.descriptor_count()
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
