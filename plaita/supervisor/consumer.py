@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from plaita.policy.backoff import backoff_s
 from plaita.store import carriers
-from plaita.store.call import Refused, Value
-from plaita.store.carriers import START, Entry, Take
+from plaita.store.call import Answer, Refused, Unknown, Value
+from plaita.store.carriers import START, Entry, Take, Taken
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
 from plaita.supervisor.stats import Stats
 
+T = TypeVar("T")
+
 RECLAIM_EVERY_S = 0.5
+SAY_EVERY = 20  # failures in a row are logged at the first and then each so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +69,61 @@ class Consumer:
         self._more = False
         self._delivered = False
         self._failures = 0
+        self._calls: set[asyncio.Task[Any]] = set()
 
     def wake(self) -> None:
         """Something changed: the gate, or an executor became free."""
         self._changed.set()
 
+    def look_again(self) -> None:
+        """What is pending for us and not in hand is to be taken up now, not when it has been idle for long: a reply
+        that was lost, or a server that lost its last writes, has left entries with us that we do not know of."""
+        self._adopting = self._settings.adopt
+        self._cursors = (START, START)
+        self._changed.set()
+
     async def run(self) -> None:
         """Take carriers until cancelled. Every failure waits longer than the last, up to a limit: never a hot loop."""
         reading: asyncio.Task[bool] | None = None
-        try:
-            while True:
-                self._changed.clear()
-                if self._capacity() <= 0:
-                    await self._wait(None)
-                    continue
-                if self._delivered:
-                    # The blocking read has just brought something: another read, on its own connection, brings what
-                    # else comes. A take here would stand between that carrier and its begin.
-                    self._delivered = False
-                    reading = asyncio.create_task(self._read(), name="blocking read")
-                    await self._wait(reading)
-                    continue
-                took = await self._take()
-                if took is None:
-                    await asyncio.sleep(backoff_s(self._failures, base=0.05, cap=2.0, jitter=random.random()))
-                    self._failures += 1
-                    continue
-                self._failures = 0
-                if took or self._more:
-                    continue
-                if reading is None or reading.done():
-                    reading = asyncio.create_task(self._read(), name="blocking read")
+        while True:
+            self._changed.clear()
+            if self._capacity() <= 0:
+                await self._wait(None)
+                continue
+            if self._delivered:
+                # The blocking read has just brought something: another read, on its own connection, brings what
+                # else comes. A take here would stand between that carrier and its begin.
+                self._delivered = False
+                reading = self._under_way(self._read())
                 await self._wait(reading)
-        finally:
-            if reading is not None:
-                reading.cancel()
+                continue
+            took = await asyncio.shield(self._under_way(self._take()))
+            if took is None:
+                await self._back_off()
+                continue
+            self._failures = 0
+            if took or self._more:
+                continue
+            if reading is None or reading.done():
+                reading = self._under_way(self._read())
+            await self._wait(reading)
+
+    def _under_way(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        # Not cancelled with run(): what the server has delivered must be given back, not forgotten.
+        task = asyncio.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def finish(self) -> None:
+        """After ``run`` was cancelled: until no call is under way that could still bring something."""
+        while self._calls:
+            await asyncio.wait(self._calls)
+
+    def drop(self) -> None:
+        """Wait for no reply any more."""
+        for task in self._calls:
+            task.cancel()
 
     async def _wait(self, reading: asyncio.Task[bool] | None) -> None:
         """Until something changes, the blocking read ends, or it is time to reclaim again."""
@@ -116,8 +140,17 @@ class Consumer:
         finally:
             change.cancel()
         if reading is not None and reading.done() and not reading.cancelled() and not reading.result():
-            await asyncio.sleep(backoff_s(self._failures, base=0.05, cap=2.0, jitter=random.random()))
-            self._failures += 1
+            await self._back_off()
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(backoff_s(self._failures, base=0.05, cap=2.0, jitter=random.random()))
+        self._failures += 1
+
+    def _failed(self, call: str, answer: Answer[list[Entry]] | Answer[Taken]) -> None:
+        if isinstance(answer, Unknown):
+            self.look_again()
+        if self._failures % SAY_EVERY == 0:
+            logs.warning("queue.not_served", call=call, failures=self._failures + 1, answer=answer)
 
     async def _take(self) -> int | None:
         """How many carriers were begun; None when Redis did not serve."""
@@ -133,6 +166,7 @@ class Consumer:
         )
         answer = await self._runner.run(carriers.take(self._keys, request))
         if not isinstance(answer, Value):
+            self._failed("take", answer)
             return None
         taken = answer.value
         self._cursors = taken.cursors
@@ -157,10 +191,15 @@ class Consumer:
                 self._begin(entry)
             self._delivered = bool(answer.value)
             return True
-        # NOGROUP: the stream was deleted or the server emptied; the next take makes the group anew, from id 0.
-        return isinstance(answer, Refused)
+        if not (isinstance(answer, Refused) and answer.reason == "no_group"):
+            self._failed("read", answer)
+            return False
+        # The stream was deleted or the server emptied; the next take makes the group anew, from id 0.
+        return True
 
     def _begin(self, entry: Entry) -> None:
+        if f"{entry.stream} {entry.entry_id}" in self._in_hand():
+            return  # looked for as left behind while the reply that delivers it was under way
         if self._capacity() > 0:
             self._start(entry)
         else:

@@ -63,11 +63,13 @@ class Settler:
         if isinstance(answer, Value):
             self._stats.add("acked")
 
-    async def release(self, entry: Entry) -> None:
-        """Let others have it at once: it was read, and nothing was begun (ledger R1)."""
+    async def release(self, entry: Entry, *, leaving: bool = True) -> None:
+        """Let others have it at once: it was read, and nothing was begun (ledger R1). ``leaving``: because this host
+        takes no more, not for want of an executor at this moment."""
         call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
         answer = await self._sender.send(call, until=self._soon())
-        logs.warning("drain-read-gate", entry_id=entry.entry_id, released=isinstance(answer, Value))
+        level, event = (30, "drain-read-gate") if leaving else (10, "carrier.given_back")
+        logs.log(level, event, entry_id=entry.entry_id, released=isinstance(answer, Value))
 
     async def dead_letter(
         self, entry: Entry, reason: str, cause: str, *, carrier: Carrier | None = None, raw: bool = False

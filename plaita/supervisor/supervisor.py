@@ -91,9 +91,11 @@ class Supervisor:
         self._started = boot_ms()
         self._stopped = asyncio.Event()
         self._deadline: asyncio.TimerHandle | None = None
+        self._giving_up: asyncio.TimerHandle | None = None  # of a drain that kills: on what waits for Redis alone
         self._drain = Drain(timeout_s=config.drain_timeout)
         self._carries: dict[asyncio.Task[None], Entry] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._givings: set[asyncio.Task[None]] = set()
         self._notifier = Notifier()
         self._node_types: list[str] = []
         self._generations = generations(config)
@@ -251,6 +253,7 @@ class Supervisor:
     def _perform(self, action: Action) -> None:
         match action:
             case Action.OPEN_GATE:
+                self._exit_code = EXIT_CLEAN  # an earlier drain that was undone does not count
                 self._drain = Drain(timeout_s=self._config.drain_timeout)
                 self._consumer.wake()
             case Action.CLOSE_GATE:
@@ -276,13 +279,15 @@ class Supervisor:
                 logs.warning("supervisor.refused", state=self._state.value, wish=self._wish.value)
 
     def _start_deadline(self, seconds: float) -> None:
-        self._cancel_deadline()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._deadline = self._loop.call_later(seconds, self.event, Event.DEADLINE)
 
     def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        for timer in (self._deadline, self._giving_up):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._giving_up = None
 
     def _kill_all(self) -> None:
         """Stop every running step; what only waits for Redis gets the grace too, then is given up."""
@@ -293,18 +298,17 @@ class Supervisor:
         if working or self._carries:
             self._exit_code = max(self._exit_code, EXIT_KILLED_WORK)
             logs.warning("drain.kill", running=len(working), carriers=len(self._carries))
-        self._loop.call_later(self._config.kill_grace + 1.0, self._abandon)
+        if self._giving_up is None:
+            self._giving_up = self._loop.call_later(self._config.kill_grace + 1.0, self._abandon)
 
     def _abandon(self) -> None:
-        if self._state is State.DRAINING:
-            for held in self._keeper.held:
-                held.abandoned.set()
-            self._loop.call_later(2.0, self._cancel_carries)
+        for held in self._keeper.held:
+            held.abandoned.set()
+        self._giving_up = self._loop.call_later(2.0, self._cancel_carries)
 
     def _cancel_carries(self) -> None:
-        if self._state is State.DRAINING:
-            for task in self._carries:
-                task.cancel()
+        for task in self._carries:
+            task.cancel()
 
     def _idle_if_empty(self) -> None:
         if not self._carries:
@@ -341,7 +345,9 @@ class Supervisor:
             self._idle_if_empty()
 
     def _give_back(self, entry: Entry) -> None:
-        self._background(self._settler.release(entry))
+        giving = self._background(self._settler.release(entry, leaving=self._state is not State.RUNNING))
+        self._givings.add(giving)
+        giving.add_done_callback(self._givings.discard)
 
     def _ask_step(self, held: Held, reason: str, grace_s: float | None) -> None:
         if held.executor is not None and held.running:
@@ -441,6 +447,9 @@ class Supervisor:
             hint="it tries again by itself; check the server and --redis-url",
         )
         if connected:
+            consumer = getattr(self, "_consumer", None)
+            if consumer is not None:
+                consumer.look_again()
             self._notifier.status(f"{self._state.value}")
         else:
             if self._embedded is not None:
@@ -541,9 +550,9 @@ class Supervisor:
     async def _shut_down(self) -> None:
         """Parts in the order in which others need them; nothing of the tree is left at the end."""
         self._cancel_deadline()
-        consuming = getattr(self, "_consuming", None)
-        if consuming is not None:
-            consuming.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop_consuming(), LEAVE_S)
+        self._consumer.drop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._registrar.unregister(), LEAVE_S)
         await self._keeper.stop()
@@ -556,6 +565,17 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.close()
         self._notifier.close()
+
+    async def _stop_consuming(self) -> None:
+        """Nothing that was delivered to us at the last moment is left lying: others would have to wait for it."""
+        consuming = getattr(self, "_consuming", None)
+        if consuming is None:
+            return
+        consuming.cancel()
+        if self._gate.conditions["redis"].open:
+            await self._unblock()
+            await self._consumer.finish()
+            await asyncio.gather(*self._givings)
 
     async def _end_templates(self) -> None:
         """Closing its socket makes a template sweep its tree and go; one that cannot hear it (it imports, or hangs) has
@@ -773,10 +793,13 @@ class Supervisor:
         deadline = request.get("deadline")
         if deadline is not None and not (isinstance(deadline, int | float) and 0 <= deadline <= 86_400):
             return {"ok": False, "error": f"deadline: {deadline!r} is not a number of seconds from 0 to 86400"}
+        already = self._state is State.DRAINING
         if deadline is not None:
             self._drain.timeout_s = float(deadline)
         if not self.event(Event.DRAIN_ASKED):
             return {"ok": False, "error": f"the supervisor is {self._state.value}"}
+        if already and deadline is not None:
+            self._start_deadline(self._drain.timeout_s)
         return {"ok": True, "status": self._state.value, "drain": self._drain_block()}
 
     async def _on_undrain(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -786,12 +809,12 @@ class Supervisor:
 
     async def _on_pause(self, request: dict[str, Any]) -> dict[str, Any]:
         self._gate.set("pause", False, value="paused", hint="plaita-supervisor resume")
-        await self._registrar.announce()
+        self._background(self._registrar.announce())
         return {"ok": True, "status": self._state.value, "paused": True}
 
     async def _on_resume(self, request: dict[str, Any]) -> dict[str, Any]:
         self._gate.set("pause", True, value="not paused")
-        await self._registrar.announce()
+        self._background(self._registrar.announce())
         return {"ok": True, "status": self._state.value, "paused": False}
 
     async def _on_reload(self, request: dict[str, Any]) -> dict[str, Any]:
