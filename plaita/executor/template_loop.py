@@ -81,13 +81,13 @@ class Template:
     def run(self) -> int:
         """Serve until told to leave, or until the supervisor is gone and its tree killed; the exit code."""
         while self._exit_code is None:
-            ready = {descriptor for descriptor, _ in self._poller.poll()}
-            if self._sock.fileno() in ready:
+            ready = {descriptor: self._handlers.get(descriptor) for descriptor, _ in self._poller.poll()}
+            if ready.pop(self._sock.fileno(), None) is not None:
                 self._send_waiting()
                 self._read_messages()
-            for descriptor in ready - {self._sock.fileno()}:
-                handler = self._handlers.get(descriptor)  # an earlier handler of this round may have closed it
-                if handler is not None:
+            for descriptor, handler in ready.items():
+                # What was done in this round may have closed it, and the number may be another's by now.
+                if handler is not None and self._handlers.get(descriptor) is handler:
                     handler()
             if self._kill_at is not None and clock.boot_ms() >= self._kill_at:
                 self._dead_man()
