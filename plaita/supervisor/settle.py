@@ -143,8 +143,8 @@ class Settler:
         if reply is None:
             return False
         if held.lease_lost:
-            # A renewal found no lease, so this commit has taken it back, with its full time. (A lease that was still there
-            # is not made longer by a commit: its times stay as they are until the keeper has renewed it.)
+            # A renewal found no lease, so this commit has taken it back, with its full time. (A lease that was still
+            # there is not made longer by a commit: its times stay as they are until the keeper has renewed it.)
             held.lease_lost = False
             held.lease = lease.times(sent_at, self._settings.lease_ttl_ms)
         if reply.cancel and held.cancel is None:
