@@ -30,6 +30,7 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Begin, Begun, ForeignStart
 from plaita.store.keys import Keys, check_tenant
 from plaita.supervisor import logs
+from plaita.supervisor.crash_points import Point, reach
 from plaita.supervisor.executor import Died, Executor
 from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
 from plaita.supervisor.held import Held, NodeTiming
@@ -229,6 +230,8 @@ class Dispatch:
                 await self._settler.exhausted(held, entry, control.get("death"))
             else:
                 await self._advance(held, entry, flow)
+                if held.lease_lost:
+                    await self._settler.let_others(entry)
         finally:
             self._keeper.remove(held)
             self._let_go_of_executor(held)
@@ -410,6 +413,7 @@ class Dispatch:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(limit_ms / 1000, self._pool.stop, executor, "timeout")
         sent = time.perf_counter_ns()
+        reach(Point.STEP_SENT)
         try:
             return await future
         finally:
@@ -448,6 +452,7 @@ class Dispatch:
 
     async def _settle(self, held: Held, entry: Entry, outcome: Answer | Died) -> Action | None:
         """Write down what became of a step. The action of the next one, or None when the carrier is let go."""
+        reach(Point.STEP_ANSWERED)
         elapsed = max(0, boot_ms() - held.step_started)
         reason = held.executor.stop_reason if held.executor is not None else None
         if isinstance(outcome, Died):
