@@ -63,6 +63,11 @@ class Settler:
         if isinstance(answer, Value):
             self._stats.add("acked")
 
+    async def let_others(self, entry: Entry) -> None:
+        """The lease ran out under us: whoever reads next may have the carrier at once, if it is still pending for us."""
+        call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
+        await self._sender.send(call, until=self._soon())
+
     async def release(self, entry: Entry, *, leaving: bool = True) -> None:
         """Let others have it at once: it was read, and nothing was begun (ledger R1). ``leaving``: because this host
         takes no more, not for want of an executor at this moment."""
