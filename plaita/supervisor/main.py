@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import traceback
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import plaita
 from plaita.errors import ConfigError, PlaitaError
 from plaita.ids import new_incarnation
 from plaita.runtime_config import SupervisorConfig, effective, generations
-from plaita.supervisor import logs, metrics
+from plaita.supervisor import crash_points, logs, metrics
 from plaita.supervisor.control import ControlServer, listen
 from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.stats import Stats
@@ -70,6 +71,7 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
     )
     for warning in config.warnings:
         logs.warning("config.warning", warning=warning)
+    crash_points.arm(os.environ)
     for problem in problems(config.executors):
         logs.warning("limits.low", problem=problem)
     sock = listen(config.socket)

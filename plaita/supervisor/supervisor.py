@@ -27,8 +27,8 @@ from plaita.store import carriers, registry, server
 from plaita.store.call import Unavailable, Value
 from plaita.store.carriers import Entry, QueueStats
 from plaita.store.keys import Keys
-from plaita.store.runner_async import AsyncRunner, RunnerState
-from plaita.supervisor import logs, metrics, report
+from plaita.store.runner_async import RunnerState
+from plaita.supervisor import crash_points, logs, metrics, report
 from plaita.supervisor.consumer import Consumer, ConsumerSettings
 from plaita.supervisor.control import Handler
 from plaita.supervisor.disk_guard import DiskGuard
@@ -108,7 +108,7 @@ class Supervisor:
         )
         self._gate = Gate(self._capacity_changed)
         self._disk = DiskGuard(config.disk_guard_path, config.min_free_disk_gib)
-        self._runner = AsyncRunner(redis_url, on_state=self._redis_state)
+        self._runner = crash_points.runner_type()(redis_url, on_state=self._redis_state)
         self._sender = Sender(self._runner, stats)
         self._template_settings = TemplateSettings(tuple(config.preload), config.executor_user, tree_mark)
         self._template = self._new_template(0)
