@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from plaita import jsontext
 from plaita.errors import InputError
 from plaita.ids import check_id
+from plaita.policy.age import first_enqueued_ms
+from plaita.policy.generations import Stamps
 
 TASK_SCHEMA_VERSION = 1
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
@@ -37,6 +39,8 @@ class StartPayload(BaseModel):
     tenant_id: str | None = None
     timestamp: str | float | int | None = None
     target_instance_id: str | None = None
+    config_family: Any = None
+    budget_generation: Any = None
     input_in_row: bool = False
 
 
@@ -53,6 +57,8 @@ class ResumePayload(BaseModel):
     tenant_id: str | None = None
     timestamp: str | float | int | None = None
     target_instance_id: str | None = None
+    config_family: Any = None
+    budget_generation: Any = None
 
 
 _PAYLOAD: TypeAdapter[StartPayload | ResumePayload] = TypeAdapter(
@@ -62,7 +68,8 @@ _PAYLOAD: TypeAdapter[StartPayload | ResumePayload] = TypeAdapter(
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A carrier that can be judged. ``resume_type`` is None for a start."""
+    """A carrier that can be judged. ``resume_type`` is None for a start. ``first_enqueued_ms``: epoch ms, None where no
+    time of it can be read."""
 
     execution_id: str
     tenant_id: str
@@ -73,6 +80,8 @@ class Carrier:
     schema_version: int
     dedup_key: str | None
     target_instance_id: str | None
+    stamps: Stamps
+    first_enqueued_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,40 @@ def schema_version_of(fields: Mapping[bytes, bytes]) -> int:
         return 1
 
 
+def payload_fields(fields: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """The payload where it is a JSON object that can be read, else nothing."""
+    raw = fields.get(b"payload", b"")
+    if len(raw) > MAX_PAYLOAD_BYTES:
+        return {}
+    try:
+        value = jsontext.loads(raw)
+    except jsontext.JSONTextError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def stamp(fields: Mapping[bytes, bytes], payload: Mapping[str, Any], name: str) -> Any:
+    """A field of the entry, else of the payload; None where neither has it."""
+    raw = fields.get(name.encode())
+    return payload.get(name) if raw is None else raw.decode("utf-8", "replace")
+
+
+def stamps_of(fields: Mapping[bytes, bytes]) -> Stamps:
+    """What the entry's own fields say: all there is of a carrier whose payload is not to be read (ledger C3)."""
+    return Stamps(stamp(fields, {}, "config_family"), stamp(fields, {}, "budget_generation"))
+
+
+def named_execution(fields: Mapping[bytes, bytes]) -> tuple[str, str] | None:
+    """(execution id, tenant id) of a carrier that cannot be run, as far as it still says them: by its entry fields,
+    else by its payload. None where it names no execution."""
+    payload = payload_fields(fields)
+    try:
+        execution_id = check_id(stamp(fields, payload, "execution_id"), "execution_id")
+        return execution_id, check_id(stamp(fields, payload, "tenant_id") or "default", "tenant_id")
+    except InputError:
+        return None
+
+
 def read_carrier(
     fields: Mapping[bytes, bytes], *, queue: str, entry_id: str, max_schema_version: int = TASK_SCHEMA_VERSION
 ) -> Carrier | Malformed | TooNew:
@@ -111,7 +154,7 @@ def read_carrier(
         return Malformed(f"payload: {len(raw)} bytes; at most {MAX_PAYLOAD_BYTES}")
     try:
         payload = _PAYLOAD.validate_python(jsontext.loads(raw))
-        return _carrier(payload, schema_version, queue, entry_id)
+        return _carrier(payload, schema_version, queue, entry_id, fields)
     except jsontext.JSONTextError as error:
         return Malformed(f"payload: {error}")
     except ValidationError as error:
@@ -126,7 +169,13 @@ def _first(error: ValidationError) -> str:
     return f"{place}: {fault['msg']} (got {str(fault.get('input'))[:80]!r})"
 
 
-def _carrier(payload: StartPayload | ResumePayload, schema_version: int, queue: str, entry_id: str) -> Carrier:
+def _carrier(
+    payload: StartPayload | ResumePayload,
+    schema_version: int,
+    queue: str,
+    entry_id: str,
+    fields: Mapping[bytes, bytes],
+) -> Carrier:
     execution_id = payload.execution_id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{entry_id}"))
     start = payload if isinstance(payload, StartPayload) else None
     flow_id = None if payload.flow_id is None else check_id(payload.flow_id, "flow_id")
@@ -143,6 +192,11 @@ def _carrier(payload: StartPayload | ResumePayload, schema_version: int, queue: 
         schema_version=schema_version,
         dedup_key=start.dedup_key if start is not None else None,
         target_instance_id=payload.target_instance_id,
+        stamps=Stamps(
+            stamp(fields, {"config_family": payload.config_family}, "config_family"),
+            stamp(fields, {"budget_generation": payload.budget_generation}, "budget_generation"),
+        ),
+        first_enqueued_ms=first_enqueued_ms(entry_id, fields.get(b"first_enqueued_at"), payload.timestamp),
     )
 
 
