@@ -39,6 +39,7 @@ from plaita.supervisor.pool import Pool
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler
 from plaita.supervisor.stats import Stats
+from plaita.unix.reaper import unknown_exit
 
 EXECUTOR_WAIT_S = 1.0  # DECISIONS 8
 RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
@@ -481,8 +482,20 @@ class Dispatch:
             self._stats.add("step_failures")
             await self._settler.failed(held, entry, outcome)
             return None
+        if outcome.kind == "stopped":
+            return await self._stopped_by_others(held, entry)
         await self._settler.unexpected(held, entry, outcome)
         return None
+
+    async def _stopped_by_others(self, held: Held, entry: Entry) -> Action | None:
+        """A SIGTERM that did not come from here: from a person, or to all of a unit's processes at its stop. The latter
+        is a drain like any other; the former a death, so that a node that sends it to itself does not do so for
+        ever."""
+        if self._leaving():
+            await self._settler.hand_on(held, lower_lost=True)
+            return None
+        pid = held.executor.pid if held.executor is not None else None
+        return await self._after_death(held, entry, Died(unknown_exit(pid or 0), None, "SIGTERM from outside"))
 
     async def _after_death(self, held: Held, entry: Entry, died: Died) -> Action | None:
         verdict = retry.after_death(lost=held.lost, max_deliveries=self._settings.max_deliveries)

@@ -237,11 +237,10 @@ class Settler:
         await self._end_in_error(held, error, timing=self._timing(held, answer, "error"), letter=letter)
 
     async def unexpected(self, held: Held, entry: Entry, answer: Answer) -> None:
-        """An answer this build has no use for: a node that wants to wait, or a stop nobody asked for."""
-        if answer.kind == "suspended":
-            what = "the node wants to wait for an event, which this build does not run"
-        else:
-            what = f"the executor answered {answer.kind!r} although nobody asked it to stop"
+        """An answer this build has no use for: a node that wants to wait."""
+        what = (
+            f"the executor answered {answer.kind!r}: the node wants to wait for an event, which this build does not run"
+        )
         error = self._error(held, what, cause=answer.kind, exception="FlowExecutionException")
         await self._end_in_error(held, error, timing=self._timing(held, answer, "error"))
 
