@@ -155,6 +155,24 @@ def ack(keys: Keys, stream: str, entry_id: str) -> Call[bool]:
     )
 
 
+def ack_duplicate(keys: Keys, tenant: str, execution_id: str, stream: str, entry_id: str) -> Call[bool]:
+    """Ack and delete a carrier whose execution is held with another one (ledger L5), judged in the call itself: a
+    judgement made before it may be old when it arrives, and then this may be the only carrier left.
+
+    Refused, nothing done: ``not_leased``; ``holders_own``: the lease was taken with this entry; ``unreadable`` (lease);
+    ``carrier_gone`` (lease): the holder's own is not pending any more, so this one is the way back.
+    """
+    return Call(
+        "carriers.ack_duplicate",
+        script("ack_duplicate"),
+        (keys.for_tenant(tenant).lease(execution_id), keys.stream(stream), keys.queue, keys.wake),
+        (keys.group, stream, entry_id),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) -> Call[str]:
     """Add an entry; its id. Not idempotent: sent twice, it stands there twice."""
     args: list[Argument] = ["XADD", keys.stream(stream), "*"]
@@ -262,6 +280,21 @@ def leave(keys: Keys, consumer: str) -> Call[int]:
         script("leave_group"),
         (keys.wake, keys.queue),
         (keys.group, consumer),
+        "writer",
+        True,
+        lambda reply: int(reply[0]),
+    )
+
+
+def sweep_consumers(keys: Keys, min_idle_ms: int, keep: Sequence[str]) -> Call[int]:
+    """Take out of the group the consumers that have not been heard of for ``min_idle_ms``, hold nothing and are not in
+    ``keep``; how many names went, counted by stream. A living one that is met all the same has its name again with its
+    next read."""
+    return Call(
+        "carriers.sweep_consumers",
+        script("sweep_consumers"),
+        (keys.wake, keys.queue),
+        (keys.group, min_idle_ms, *keep),
         "writer",
         True,
         lambda reply: int(reply[0]),

@@ -45,24 +45,73 @@ def parse_lease(value: str) -> Lease | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """That a step runs (ledger L4): ``step`` is the row's ``step`` + 1, ``timing`` the open ``t:`` record of its node
+    (JSON). Written only while no later step, and no end, is."""
+
+    step: int
+    node_id: str
+    timing: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Renewal:
-    """One lease to renew, with the carrier whose idle time goes back to zero."""
+    """One lease to renew, with the carrier whose idle time goes back to zero, and what to say of the running step."""
 
     tenant: str
     execution_id: str
     lease_value: str
     stream: str
     entry_id: str
+    beat: Beat | None = None
+
+    @property
+    def token(self) -> str:
+        """The fence token that the lease value names."""
+        return self.lease_value.split(" ")[2]
 
 
 def renew(keys: Keys, consumer: str, renewals: Sequence[Renewal], ttl_ms: int) -> Call[list[str]]:
-    """``ok`` or ``lost`` for each, in order (ledger L3). Costs the carriers no delivery. Idempotent."""
+    """``ok``, ``lost`` or ``fenced`` for each, in order (ledger L3, L4). Costs the carriers no delivery. Idempotent.
+
+    ``lost``: the lease is another's, or gone. ``fenced``: the lease is ours but the fence token is not, so that no write
+    of ours would be taken: nothing is renewed.
+    """
     names = [keys.queue, keys.wake]
     args: list[Argument] = [keys.group, consumer, ttl_ms]
     for renewal in renewals:
-        names.append(keys.for_tenant(renewal.tenant).lease(renewal.execution_id))
-        args += (renewal.lease_value, renewal.stream, renewal.entry_id)
+        of, execution_id = keys.for_tenant(renewal.tenant), renewal.execution_id
+        names += (of.lease(execution_id), of.row(execution_id), of.fence(execution_id), of.fencegen(execution_id))
+        args += (renewal.lease_value, renewal.stream, renewal.entry_id, renewal.token)
+        beat = renewal.beat
+        args += ("", "", "") if beat is None else (beat.step, "t:" + beat.node_id, beat.timing)
     return Call("leases.renew", script("renew"), names, args, "keeper", True, lambda reply: [text(x) for x in reply])
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """What Redis says of one execution: its fence token, its generation and its lease value; empty where missing."""
+
+    fence: str
+    generation: str
+    lease: str
+
+
+def held_tokens(keys: Keys, held: Sequence[tuple[str, str]]) -> Call[list[Ownership]]:
+    """What Redis says of the (tenant, execution id) pairs, in order and as of one moment (DECISIONS 11)."""
+    names: list[str] = []
+    for tenant, execution_id in held:
+        of = keys.for_tenant(tenant)
+        names += (of.fence(execution_id), of.fencegen(execution_id), of.lease(execution_id))
+    return Call(
+        "leases.held_tokens",
+        script("held_tokens"),
+        names,
+        [execution_id for _, execution_id in held],
+        "keeper",
+        True,
+        lambda reply: [Ownership(*(text(word) for word in facts)) for facts in reply],
+    )
 
 
 def cancel_flags(keys: Keys, executions: Sequence[tuple[str, str]]) -> Call[list[str | None]]:

@@ -49,12 +49,14 @@ class Commit:
 
 @dataclass(slots=True)
 class Committed:
-    """``done_before``: this very (token, step) was committed already. ``cancel``: a cancel is asked for."""
+    """``done_before``: this very (token, step) was committed already. ``cancel``: a cancel is asked for.
+    ``lease_taken``: the lease had run out and was taken back, with its full time."""
 
     done_before: bool
     cancel: bool
     dlq_id: str = ""
     dlq_trimmed: int = 0
+    lease_taken: bool = False
 
 
 def commit(keys: Keys, step: Commit) -> Call[Committed]:
@@ -120,7 +122,7 @@ def _step_fields(
 
 def _parse_committed(reply: Sequence[Any]) -> Committed:
     if len(reply) == 2:
-        return Committed(reply[0] == 1, reply[1] == 1)
+        return Committed(reply[0] == 1, reply[1] == 1, lease_taken=reply[0] == 2)
     return Committed(reply[0] == 1, reply[1] == 1, text(reply[2]), int(reply[3]))
 
 
@@ -317,7 +319,13 @@ def hand_on(keys: Keys, request: HandOn) -> Call[bool]:
     return Call(
         "executions.hand_on",
         script("hand_on"),
-        (keys.row(request.execution_id), keys.lease(request.execution_id), keys.stream(request.stream)),
+        (
+            keys.row(request.execution_id),
+            keys.lease(request.execution_id),
+            keys.stream(request.stream),
+            keys.fence(request.execution_id),
+            keys.fencegen(request.execution_id),
+        ),
         (
             request.token,
             request.entry_id,

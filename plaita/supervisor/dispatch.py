@@ -184,13 +184,13 @@ class Dispatch:
             verdict=verdict.value,
         )
         if verdict is ConflictVerdict.ACK_DUPLICATE:
-            if carrier.resume_type in ("continue", "retry"):
+            acked = await self._settler.ack_duplicate(carrier.tenant_id, carrier.execution_id, entry)
+            if acked and carrier.resume_type in ("continue", "retry"):
                 logs.warning(
                     "resume.no_effect",
                     execution_id=carrier.execution_id,
                     advice="its holder lives and runs it; if it is really stuck, cancel it and start anew",
                 )
-            await self._settler.ack(entry)
 
     async def _refused(self, carrier: Carrier, entry: Entry, answer: Refused) -> None:
         ruling = begin_refusal.rule(answer.reason)

@@ -68,6 +68,17 @@ class Settler:
         call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
         await self._sender.send(call, until=self._soon())
 
+    async def ack_duplicate(self, tenant: str, execution_id: str, entry: Entry) -> bool:
+        """Ack a carrier whose execution its holder has with another one; False where that is not so any more, and this
+        one stays pending (ledger L5)."""
+        call = carriers.ack_duplicate(self._keys, tenant, execution_id, entry.stream, entry.entry_id)
+        answer = await self._sender.send(call, until=self._soon())
+        if isinstance(answer, Value):
+            self._stats.add("acked")
+            return True
+        logs.info("duplicate.kept", execution_id=execution_id, entry_id=entry.entry_id, answer=answer)
+        return False
+
     async def release(self, entry: Entry, *, leaving: bool = True) -> None:
         """Let others have it at once: it was read, and nothing was begun (ledger R1). ``leaving``: because this host
         takes no more, not for want of an executor at this moment."""

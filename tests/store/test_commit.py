@@ -170,3 +170,13 @@ def test_F9_bytes_written_per_step_do_not_grow(world):
         sizes.append(written() - before)
     assert min(sizes) > 0
     assert max(sizes[150:]) - max(sizes[:10]) <= 8, "a few digits of the step number and no more"
+
+
+def test_DECISIONS_9_a_commit_says_whether_it_took_the_lease_back(world):
+    _, begun = world.running()
+    assert world.commit(begun).value.lease_taken is False
+    world.raw("DEL", world.keys.lease("e"))
+    taken = world.commit(begun, step=2, node="b", next_node="c").value
+    assert (taken.lease_taken, taken.done_before) == (True, False)
+    again = world.commit(begun, step=2, node="b", next_node="c").value
+    assert (again.lease_taken, again.done_before) == (False, True)

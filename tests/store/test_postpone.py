@@ -172,3 +172,14 @@ def test_after_a_flush_there_is_nothing_to_hand_on(world):
     world.server.flush()
     assert hand_on(world, begun, entry) == Refused("lease_lost", "")
     assert world.everything() == {}
+
+
+def test_L2_a_lease_that_came_back_with_a_backup_gives_no_right_to_the_row(world):
+    entry, begun = world.running()
+    world.raw("DEL", world.keys.lease("e"))
+    other = world.begin(entry, nonce="n2", holder="host2/x").value
+    world.raw("SET", world.keys.lease("e"), begun.lease_value)
+    before = world.row()
+    assert hand_on(world, begun, entry, active_ms_delta=9) == Value(True)  # frees the lease: nobody could commit by it
+    assert world.row() == before
+    assert world.raw("GET", world.keys.fence("e")).decode() == other.token
