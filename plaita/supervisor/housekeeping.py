@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 
+from plaita import jsontext
 from plaita.policy.backoff import backoff_s
-from plaita.store import carriers, delayed, executions
+from plaita.store import carriers, delayed, executions, registry
 from plaita.store.call import Value
 from plaita.store.carriers import START
 from plaita.store.keys import Keys
@@ -20,6 +22,7 @@ from plaita.supervisor.stats import Stats
 MAX_SLEEP_S = 1.0
 SWEEP_EVERY_S = 300.0
 EXPIRE_EVERY_S = 60.0
+CONSUMER_GONE_MS = 86_400_000  # a supervisor that lives reads far more often, and one that stops takes its name along
 
 
 class Housekeeping:
@@ -70,7 +73,19 @@ class Housekeeping:
             if isinstance(answer, Value):
                 self._stats.add("residue_swept", answer.value.removed)
                 cursors, done = answer.value.cursors, answer.value.done
+            if done:
+                await self._sweep_consumers()
             await asyncio.sleep(SWEEP_EVERY_S * (0.8 + random.random() * 0.4) if done else 1.0)
+
+    async def _sweep_consumers(self) -> None:
+        """Names of supervisors that were killed and never came back, as those of containers (KNOWN-TROUBLE 29)."""
+        listed = await self._runner.run(registry.list_instances(self._keys))
+        if not isinstance(listed, Value):
+            return
+        names = consumers_of(instance.record for instance in listed.value)
+        answer = await self._runner.run(carriers.sweep_consumers(self._keys, CONSUMER_GONE_MS, names))
+        if isinstance(answer, Value) and answer.value:
+            logs.info("consumers.removed", count=answer.value)
 
     async def _expire(self) -> None:
         while True:
@@ -78,3 +93,16 @@ class Housekeeping:
             answer = await self._runner.run(executions.expire_terminal(self._keys))
             if isinstance(answer, Value) and answer.value:
                 logs.info("rows.expired", count=answer.value)
+
+
+def consumers_of(records: Iterable[bytes]) -> list[str]:
+    """The consumer names that registry records tell of; an unreadable record tells of none."""
+    names = set()
+    for record in records:
+        try:
+            value = jsontext.loads(record)
+        except jsontext.JSONTextError:
+            continue
+        if isinstance(value, dict) and value.get("consumer"):
+            names.add(str(value["consumer"]))
+    return sorted(names)

@@ -557,6 +557,7 @@ class Supervisor:
             await asyncio.wait_for(self._registrar.unregister(), LEAVE_S)
         await self._keeper.stop()
         await self._housekeeping.stop()
+        await self._leave_group()
         self._pool.close()
         self._pool.kill_all()
         await self._end_templates()
@@ -576,6 +577,15 @@ class Supervisor:
             await self._unblock()
             await self._consumer.finish()
             await asyncio.gather(*self._givings)
+
+    async def _leave_group(self) -> None:
+        """Names of consumers must not pile up where each start has a new one (KNOWN-TROUBLE 29). After all that reads
+        or claims under it: each of those would make the name anew."""
+        if not self._gate.conditions["redis"].open:
+            return
+        self._runner.drop("reader")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._runner.run(carriers.leave(self._keys, self._config.consumer_name)), LEAVE_S)
 
     async def _end_templates(self) -> None:
         """Closing its socket makes a template sweep its tree and go; one that cannot hear it (it imports, or hangs) has

@@ -330,3 +330,26 @@ def test_what_take_does_not_know(world):
     answer = world.run(carriers.read_blocking(world.keys, "host1", 1))
     assert isinstance(answer, Refused)
     assert answer.reason == "no_group"
+
+
+def test_names_of_long_gone_consumers_go(world):
+    """KNOWN-TROUBLE 29: neither the living, nor who holds something, nor who was heard of a moment ago."""
+    entry = add(world)
+    for consumer in ("holds", "gone", "lives"):
+        world.take(1, consumer=consumer)
+
+    def names() -> list[str]:
+        found = world.raw("XINFO", "CONSUMERS", world.keys.queue, world.keys.group)
+        return sorted(row[1].decode() for row in found)
+
+    everybody = names()
+    assert set(everybody) <= {"gone", "holds", "lives"}
+    assert world.do(carriers.sweep_consumers(world.keys, 600_000, ["lives"])) == 0
+    assert names() == everybody
+    world.do(carriers.sweep_consumers(world.keys, 0, ["lives"]))
+    assert names() == [name for name in everybody if name != "gone"]
+    assert [row[0].decode() for row in world.pending()] == [entry]
+
+
+def test_sweeping_consumers_without_any_group(world):
+    assert world.run(carriers.sweep_consumers(world.keys, 0, [])) == Value(0)

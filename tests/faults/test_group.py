@@ -1,0 +1,59 @@
+"""The consumer group over the lives of many supervisors: names do not pile up, the pending of the dead comes back."""
+
+from __future__ import annotations
+
+import pytest
+from fault_load import Load, judge
+from hosts import World
+
+from plaita.store import carriers
+from plaita.store.carriers import Take
+from plaita.testing.server import Server, raw
+
+
+def _consumers(world: World) -> list[str]:
+    streams = (world.keys.queue, world.keys.wake)
+    return [row[1].decode() for name in streams for row in world.do(raw("XINFO", "CONSUMERS", name, world.keys.group))]
+
+
+def test_who_stops_cleanly_takes_its_name_along(world: World) -> None:
+    """KNOWN-TROUBLE 29."""
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    for life in range(3):
+        supervisor = world.serving(instance=f"life-{life}", executors=1)
+        assert world.run("f")["status"] == "completed"
+        assert supervisor.stop() == 0
+    assert _consumers(world) == []
+
+
+def _abandoned(world: World, load: Load, count: int) -> None:
+    """Carriers that were read by one that died before it began them."""
+    load.start(count)
+    taken = world.do(carriers.take(world.keys, Take("dead", count, 60_000, "dead/0")))
+    assert len(taken.entries) == count
+
+
+def test_the_pending_entries_of_a_dead_consumer(world: World, plaita_server_process: Server) -> None:
+    """More than a page, the first of them without body: all are recovered, page after page (KNOWN-TROUBLE 25, 26)."""
+    load = Load(world, plaita_server_process)
+    _abandoned(world, load, 90)
+    for execution, entry in zip(load.executions[:10], world.do(raw("XRANGE", world.keys.queue, "-", "+", "COUNT", 10))):
+        world.do(raw("XDEL", world.keys.queue, entry[0]))
+        load.executions.remove(execution)
+    supervisor = world.serving(executors=2, preload="trouble", claim_min_idle_ms=100)
+    load.wait()
+    load.clean()
+    status = judge(supervisor, supervisor.pid, lines=150)
+    assert status["counters"]["ghosts_acked"] == 10
+    assert status["counters"]["reclaimed"] >= 80
+
+
+@pytest.mark.long
+def test_a_thousand_pending_entries_of_a_dead_consumer(world: World, plaita_server_process: Server) -> None:
+    load = Load(world, plaita_server_process)
+    _abandoned(world, load, 1000)
+    supervisor = world.serving(executors=4, preload="trouble", claim_min_idle_ms=100)
+    load.wait(120)
+    load.clean()
+    status = judge(supervisor, supervisor.pid, lines=1200)
+    assert status["counters"]["reclaimed"] >= 1000

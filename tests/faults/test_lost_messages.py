@@ -1,0 +1,117 @@
+"""Single requests and answers are lost between supervisor and Redis: every call of a carrier's way, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fault_load import Load, Serve, judge
+from hosts import World, until
+
+from plaita.testing.proxy import Deed, Proxy, Rule, Then
+from plaita.testing.server import Server
+
+CALLS = ("take", "XREADGROUP", "begin", "commit", "finish")
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", "cut_reply"])
+def test_each_call_of_a_carriers_way(
+    world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, deed: Deed
+) -> None:
+    supervisor = serve()
+    load = Load(world, plaita_server_process)
+    for call in CALLS:
+        rule = proxy.add(Rule(call, deed, nth=2))
+        for _ in range(20):  # which of take and XREADGROUP brings a carrier is a matter of moments
+            load.start(2)
+            load.wait(20)
+            if rule.done:
+                break
+        assert rule.done == 1, f"{call} was never sent twice"
+        proxy.clear()
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+def test_the_calls_of_failing_and_dying_steps(world: World, proxy: Proxy, serve: Serve, deed: Deed) -> None:
+    """count_failure, postpone and retake: a failure and a death are counted once each."""
+    supervisor = serve(executors=1)
+    mark = world.folder / "mark"
+    world.chain("fails", {"type": "f_fails_once", "id": "a", "file": str(mark)})
+    world.chain("dies", {"type": "f_dies_once", "id": "a", "file": str(mark)})
+    for flow, calls in (("fails", ("count_failure", "postpone")), ("dies", ("retake",))):
+        for call in calls:
+            rule = proxy.add(Rule(call, deed))
+            mark.unlink(missing_ok=True)
+            row = world.run(flow)
+            assert row["status"] == "completed"
+            assert row["output"]["a"] == 2, "ran again once, as attempt 2"
+            assert rule.done == 1
+            proxy.clear()
+    counters = supervisor.status()["counters"]  # type: ignore[index]
+    assert (counters["step_failures"], counters["node_retries"], counters["executor_deaths"]) == (2, 2, 1)
+    judge(
+        supervisor, supervisor.pid, quiet=("dead_lettered", "poison_acked", "failed", "refused_writes", "leases_lost")
+    )
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+def test_hand_on(world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, deed: Deed) -> None:
+    """With leases and min-idle of 10 minutes, the next supervisor can only go on by what was handed on."""
+    first = serve(executors=1)
+    load = Load(world, plaita_server_process, seconds=0.3)
+    load.start(2)
+    load.wait_lines(1)
+    rule = proxy.add(Rule("hand_on", deed))
+    assert first.stop() == 0
+    assert rule.done == 1
+    proxy.clear()
+    second = serve(instance="two")
+    load.wait()
+    load.clean()
+    judge(second, second.pid)
+
+
+def test_a_reply_lost_without_a_word(world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve) -> None:
+    """Nothing is reset: the connection is silent from then on, which only the response timeout shows."""
+    supervisor = serve()
+    load = Load(world, plaita_server_process)
+    rule = proxy.add(Rule("begin", "lose_reply", then="silence"))
+    load.start(2)
+    until(lambda: rule.done, "the loss")
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.parametrize("then", ["reset", "silence"])
+def test_a_carrier_delivered_to_a_dead_reply_is_taken_up_by_its_own_consumer(
+    world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, then: Then
+) -> None:
+    """XREADGROUP's answer never comes (KNOWN-TROUBLE 11): min-idle is 10 minutes, and it does not wait for it."""
+    supervisor = serve(read_block_ms=1000)
+    load = Load(world, plaita_server_process)
+    rule = proxy.add(Rule("XREADGROUP", "lose_reply", then=then))
+    until(lambda: rule.done, "a blocking read that will not be answered")
+    load.start(1)  # which the server delivers to that read at once
+    load.wait(20)
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("then", ["reset", "silence"])
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", "cut_reply"])
+@pytest.mark.parametrize("call", CALLS)
+def test_every_seventh(
+    world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, call: str, deed: Deed, then: Any
+) -> None:
+    supervisor = serve(read_block_ms=200)
+    load = Load(world, plaita_server_process)
+    proxy.add(Rule(call, deed, every=7, then=then))
+    load.start(10 if then == "silence" else 60)
+    load.wait(300)
+    proxy.clear()
+    load.clean()
+    judge(supervisor, supervisor.pid, lines=200)
