@@ -34,6 +34,7 @@ from plaita.unix.reaper import Exit, unknown_exit
 
 SPAWN_DEADLINE_S = 15.0
 RSS_POLL_S = 0.1
+CLOSED_S = 0.5  # from the end of its pipe to its end: to give back much memory takes a while
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,10 +373,12 @@ class Pool:
         # on without its pipe is of no use to anybody.
         if executor.state in (Slot.KILLED, Slot.GONE):
             return
+        if executor.state is Slot.ASKED and reason == "eof":
+            return  # it leaves, as it was told; its grace is running
         if reason.startswith("protocol"):
             self._protocol_error(executor, reason)
         else:
-            self._loop.call_later(0.05, self._kill_if_alive, executor)
+            self._loop.call_later(CLOSED_S, self._kill_if_alive, executor)
 
     def _kill_if_alive(self, executor: Executor) -> None:
         if executor.state not in (Slot.KILLED, Slot.GONE):
