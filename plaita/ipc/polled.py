@@ -7,12 +7,15 @@ Works on asyncio's own loop and on uvloop alike.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import cast
 
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame, FrameReader, encode
+
+READ_BYTES = 256 * 1024
 
 
 class FrameChannel(asyncio.Protocol):
@@ -73,6 +76,17 @@ class FrameChannel(asyncio.Protocol):
         if self._transport is None:
             return sum(map(len, self._waiting))
         return self._transport.get_write_buffer_size()
+
+    def read_rest(self) -> None:
+        """Take in now what the peer wrote before it ended: its death may be known before its last words were read."""
+        while self._transport is not None and not self._closed:
+            try:
+                data = os.read(self._transport.get_extra_info("socket").fileno(), READ_BYTES)
+            except OSError:  # nothing there (yet), or a broken socket: the transport says which
+                return
+            if not data:
+                return
+            self.data_received(data)
 
     def close(self) -> None:
         """End now; what the kernel has not taken is dropped. ``on_closed("closed")`` unless it has ended before."""

@@ -500,6 +500,8 @@ class Pool:
         """The reaper's word. True if it was an executor of ours."""
         for executor in self.executors:
             if executor.pid == ended.pid and executor.state is not Slot.GONE:
+                if executor.waiting is not None and executor.channel is not None:
+                    executor.channel.read_rest()  # a step that was answered is not a step that died
                 self._log_exit(executor, ended)
                 self._apply(executor, SlotEvent.EXITED, ended)
                 return True

@@ -186,3 +186,23 @@ def test_closed_before_it_was_opened(run: Callable[..., None]) -> None:
         theirs.close()
 
     run(test)
+
+
+def test_last_words_are_read_before_the_loop_has_turned(run: Callable[..., None]) -> None:
+    async def test() -> None:
+        ours, theirs = socket.socketpair()
+        side = Side(ours)
+        await side.channel.open()
+        frames = [Frame({"n": n}, [b"x" * 1000]) for n in range(50)]
+        for frame in frames:
+            theirs.sendall(b"".join(encode(frame)))
+        theirs.close()
+        side.channel.read_rest()
+        assert [frame.header["n"] for frame in side.frames] == list(range(50))
+        assert side.reasons == []  # its end is still the transport's to tell
+        side.channel.read_rest()
+        await side.until(lambda: side.reasons == ["eof"])
+        side.channel.read_rest()
+        assert len(side.frames) == 50
+
+    run(test)
