@@ -160,5 +160,9 @@ class Keys:
         return f"{self.prefix}:registry:incarnation:{ids.key_part(instance_id)}"
 
     @property
+    def write_probe(self) -> str:
+        return f"{self.prefix}:registry:write_probe"
+
+    @property
     def instances(self) -> str:
         return f"{self.prefix}:registry:instances"

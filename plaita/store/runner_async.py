@@ -134,6 +134,8 @@ class _Wire(asyncio.Protocol):
         answer, drop = wire.understand(pending.call, reply)
         if drop:
             self._lane.leave(self, answer)
+        elif isinstance(answer, Unavailable) and not answer.auth:
+            self._lane.refuses(answer.error)
         pending.settle(answer)
 
     def _watch(self) -> None:
@@ -214,6 +216,9 @@ class _Lane:
             if not self._closed:
                 self._failed(Unavailable(reason))
                 self.wake()
+
+    def refuses(self, error: str) -> None:
+        self._runner.refuses(error)
 
     async def close(self) -> None:
         self._closed = True
@@ -328,12 +333,14 @@ class AsyncRunner:
         response_timeout_s: float = RESPONSE_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         on_state: Callable[[RunnerState], None] | None = None,
+        on_refusal: Callable[[str], None] | None = None,
     ) -> None:
         self.endpoint = wire.parse_endpoint(url)
         self.name = name
         self.timeout_s = response_timeout_s
         self.connect_timeout_s = connect_timeout_s
         self._on_state = on_state
+        self._on_refusal = on_refusal
         self._up: set[str] = set()
         self._writer_used = False
         self._loop = asyncio.get_running_loop()
@@ -367,6 +374,11 @@ class AsyncRunner:
             await lane.close()
 
     # -- told by the lanes -------------------------------------------------------------------------
+
+    def refuses(self, error: str) -> None:
+        """The server is there and does not serve this call now (OOM, BUSY, MISCONF, NOREPLICAS)."""
+        if self._on_refusal is not None:
+            self._on_refusal(error)
 
     def lane_up(self, lane: str, server: str) -> None:
         self._up.add(lane)

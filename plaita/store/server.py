@@ -46,6 +46,19 @@ def _parse_info(reply: bytes) -> ServerInfo:
     )
 
 
+def now_ms(keys: Keys) -> Call[int]:
+    """The server's clock, epoch ms: the only one that times of its entries may be compared with."""
+    return Call(
+        "server.now_ms", None, (), ("TIME",), "writer", True, lambda reply: int(reply[0]) * 1000 + int(reply[1]) // 1000
+    )
+
+
 def ping(keys: Keys, lane: Lane = "writer") -> Call[bool]:
     """True when the server answers and serves."""
     return Call("server.ping", None, (), ("PING",), lane, True, lambda reply: reply == b"PONG")
+
+
+def write_probe(keys: Keys) -> Call[bool]:
+    """True when the server takes a write: a small key that is gone after a second."""
+    words = ("SET", keys.write_probe, "1", "PX", 1000)
+    return Call("server.write_probe", None, (keys.write_probe,), words, "writer", True, lambda reply: reply == b"OK")

@@ -35,6 +35,7 @@ class Gate:
             "status": Condition("status", False, now, "starting", "running"),
             "pause": Condition("pause", True, now, "not paused", hint="plaita-supervisor resume"),
             "disk": Condition("disk", True, now, "not limited"),
+            "writes": Condition("writes", True, now, "taken"),
         }
 
     def set(self, name: str, is_open: bool, *, value: str = "", limit: str = "", hint: str = "") -> None:

@@ -21,6 +21,7 @@ from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.ipc.template_socket import Ready
 from plaita.policy import lifecycle
+from plaita.policy.generations import Fit, Stamps
 from plaita.policy.lifecycle import Action, Event, State, Wish
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.store import carriers, registry, server
@@ -29,8 +30,10 @@ from plaita.store.carriers import Entry, QueueStats
 from plaita.store.keys import Keys
 from plaita.store.runner_async import RunnerState
 from plaita.supervisor import crash_points, logs, metrics, report
+from plaita.supervisor.admission import Admission, AdmissionSettings
 from plaita.supervisor.consumer import Consumer, ConsumerSettings
 from plaita.supervisor.control import Handler
+from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
 from plaita.supervisor.embedded_hold import EmbeddedHold
@@ -47,6 +50,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, SettleSettings
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle, TemplateSettings
+from plaita.supervisor.write_guard import WriteGuard
 from plaita.unix.notify import Notifier
 from plaita.unix.reaper import Exit
 
@@ -108,7 +112,12 @@ class Supervisor:
         )
         self._gate = Gate(self._capacity_changed)
         self._disk = DiskGuard(config.disk_guard_path, config.min_free_disk_gib)
-        self._runner = crash_points.runner_type()(redis_url, on_state=self._redis_state)
+        self._runner = crash_points.runner_type()(
+            redis_url, on_state=self._redis_state, on_refusal=lambda error: self._write_guard.refused(error)
+        )
+        self._write_guard = WriteGuard(
+            self._runner, self._keys, self._gate, again=self._look_again, background=self._background
+        )
         self._sender = Sender(self._runner, stats)
         self._template_settings = TemplateSettings(tuple(config.preload), config.executor_user, tree_mark)
         self._template = self._new_template(0)
@@ -165,6 +174,7 @@ class Supervisor:
                 claim_min_idle_ms=config.claim_min_idle_ms,
                 read_block_ms=config.read_block_ms,
                 config_family=self._generations.config_family,
+                budget_generation=self._generations.budget_generation,
                 adopt=config.registry,
             ),
             self._keys,
@@ -173,7 +183,8 @@ class Supervisor:
             capacity=self._capacity,
             start=self._start_carry,
             give_back=self._give_back,
-            in_hand=lambda: [f"{entry.stream} {entry.entry_id}" for entry in self._carries.values()],
+            in_hand=self._entries_in_hand,
+            skipped=self._skipped,
         )
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len)
 
@@ -192,6 +203,14 @@ class Supervisor:
 
     def _new_dispatch(self) -> Dispatch:
         config = self._config
+        dead_letters = DeadLetters(
+            self._keys,
+            self._sender,
+            self._stats,
+            maxlen=config.dlq_max_len,
+            max_deliveries=config.max_deliveries,
+            patience_ms=config.lease_ttl_seconds * 1000,
+        )
         self._settler = Settler(
             SettleSettings(
                 consumer=config.consumer_name,
@@ -201,10 +220,20 @@ class Supervisor:
                 retention_ms=int(config.execution_state_ttl_days * 86_400_000),
                 dlq_maxlen=config.dlq_max_len,
                 context_max_bytes=CONTEXT_MAX_BYTES,
-                config_family=self._generations.config_family,
             ),
             self._keys,
             self._sender,
+            self._stats,
+            dead_letters,
+        )
+        ids = self._generations
+        self._admission = Admission(
+            AdmissionSettings(
+                ours=Stamps(ids.config_family, ids.budget_generation), max_age_ms=config.task_max_age_seconds * 1000
+            ),
+            self._keys,
+            self._sender,
+            self._settler,
             self._stats,
         )
         return Dispatch(
@@ -223,6 +252,8 @@ class Supervisor:
             self._keeper,
             FlowCache(self._sender),
             self._settler,
+            dead_letters,
+            self._admission,
             self._stats,
             leaving=lambda: self._state is not State.RUNNING,
             holder_record=self._holder_record,
@@ -332,6 +363,15 @@ class Supervisor:
         consumer = getattr(self, "_consumer", None)
         if consumer is not None:
             consumer.wake()
+
+    def _entries_in_hand(self) -> list[str]:
+        """What a reclaim must leave alone: what is being worked on, and what was found to be for other hosts."""
+        return [*(f"{entry.stream} {entry.entry_id}" for entry in self._carries.values()), *self._admission.others]
+
+    def _skipped(self, family: int, budget: int) -> None:
+        for fit, count in ((Fit.OTHER_FAMILY, family), (Fit.OTHER_BUDGET, budget)):
+            if count:
+                self._admission.tell(fit, None, amount=count)
 
     def _start_carry(self, entry: Entry) -> None:
         task = self._loop.create_task(self._dispatch.carry(entry))
@@ -447,14 +487,17 @@ class Supervisor:
             hint="it tries again by itself; check the server and --redis-url",
         )
         if connected:
-            consumer = getattr(self, "_consumer", None)
-            if consumer is not None:
-                consumer.look_again()
+            self._look_again()
             self._notifier.status(f"{self._state.value}")
         else:
             if self._embedded is not None:
                 self._embedded.reopen()  # its process may be nobody's child, so nobody else would notice
             self._notifier.status(f"Redis cannot be reached: {error}")
+
+    def _look_again(self) -> None:
+        consumer = getattr(self, "_consumer", None)
+        if consumer is not None:
+            consumer.look_again()
 
     async def _unblock(self) -> None:
         await self._runner.unblock()
@@ -687,6 +730,7 @@ class Supervisor:
     async def status(self) -> dict[str, Any]:
         """The answer to ``status`` (CONTRACT)."""
         redis = self._gate.conditions["redis"]
+        writes = self._gate.conditions["writes"]
         disk = self._gate.conditions["disk"]
         free = self._disk.free_gib
         return {
@@ -704,7 +748,7 @@ class Supervisor:
                 "connected": redis.open,
                 "server": self._server_text or None,
                 "since": iso_utc(redis.since),
-                "error": None if redis.open else redis.value,
+                "error": next((shut.value for shut in (redis, writes) if not shut.open), None),
             },
             "queue": report.queue_block(self._keys, await self._queue_stats()),
             "template": {

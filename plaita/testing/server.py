@@ -60,6 +60,8 @@ class Server:
         """After ``kill``: up again, with what its append-only file holds."""
         self._earlier.append(self._hold)
         self._hold = Embedded.open(self.folder)
+        self._runner.close()
+        self._runner = SyncRunner(self.url, name="plaita-testing")
 
     def close(self) -> None:
         self._runner.close()

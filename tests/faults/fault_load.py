@@ -36,6 +36,7 @@ class Load:
         self.flow = world.chain(flow, *({**step, "id": name} for name in STEPS))
 
     def start(self, count: int) -> None:
+        until(lambda: isinstance(self.world.client._runner.run(raw("PING")), Value), "a connection of the client's own")
         self.executions += [self.world.start(self.flow) for _ in range(count)]
 
     def lines(self) -> collections.Counter[tuple[str, str]]:
@@ -57,6 +58,7 @@ class Load:
     def clean(self) -> None:
         """Nothing is left of the executions but their rows and what belongs to those."""
         world = self.world
+        until(lambda: isinstance(world.runner.run(raw("PING")), Value), "a connection of the test's own")
 
         def settled() -> bool:
             stats = world.stats()
@@ -100,7 +102,3 @@ def bounded(server: Server, per_second: int) -> Iterator[None]:
 def commands(server: Server) -> int:
     info = server.do("INFO", "stats").decode()
     return int(next(line for line in info.splitlines() if line.startswith("total_commands_processed")).split(":")[1])
-
-
-def answers(server: Server) -> bool:
-    return isinstance(server._runner.run(raw("PING")), Value)

@@ -37,7 +37,8 @@ def test_the_pending_entries_of_a_dead_consumer(world: World, plaita_server_proc
     """More than a page, the first of them without body: all are recovered, page after page (KNOWN-TROUBLE 25, 26)."""
     load = Load(world, plaita_server_process)
     _abandoned(world, load, 90)
-    for execution, entry in zip(load.executions[:10], world.do(raw("XRANGE", world.keys.queue, "-", "+", "COUNT", 10))):
+    first = world.do(raw("XRANGE", world.keys.queue, "-", "+", "COUNT", 10))
+    for execution, entry in zip(load.executions[:10], first, strict=True):
         world.do(raw("XDEL", world.keys.queue, entry[0]))
         load.executions.remove(execution)
     supervisor = world.serving(executors=2, preload="trouble", claim_min_idle_ms=100)

@@ -1,0 +1,168 @@
+"""The server itself goes wrong: killed, a replica, loading, full, busy, forgetful, unable to save."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import pytest
+from fault_load import Load, bounded, judge
+from hosts import SupervisorProcess, World, until
+
+from plaita.store.runner_sync import SyncRunner
+from plaita.testing.server import Server, raw
+
+
+def _serve(world: World, **named: object) -> SupervisorProcess:
+    flags = {"preload": "trouble", "lease_ttl_seconds": 600, "claim_min_idle_ms": 600_000, **named}
+    return world.serving(**flags)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(15, marks=pytest.mark.long)])
+def test_killed_and_started_again_in_mid_commit(own_server: Server, own_world: World, kills: int) -> None:
+    own_server.do("CONFIG", "SET", "appendfsync", "always")
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server)
+    for kill in range(kills):
+        load.start(20)
+        load.wait_lines(60 * kill + 5)
+        own_server.kill()
+        time.sleep(0.05)
+        own_server.start()
+        own_server.do("CONFIG", "SET", "appendfsync", "always")
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid, lines=40 + 20 * kills)
+
+
+@contextmanager
+def _replica(server: Server) -> Iterator[str]:
+    server.do("REPLICAOF", "127.0.0.1", "1")
+    yield "READONLY"
+    server.do("REPLICAOF", "NO", "ONE")
+
+
+@contextmanager
+def _full(server: Server) -> Iterator[str]:
+    server.do("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
+    yield "OOM"
+    server.do("CONFIG", "SET", "maxmemory", "0")
+
+
+@contextmanager
+def _cannot_save(server: Server) -> Iterator[str]:
+    """A folder where the dump should be renamed to."""
+    place = server.folder / "dump.rdb"
+    (place / "x").mkdir(parents=True)
+    server.do("CONFIG", "SET", "save", "3600 1")
+    server.do("BGSAVE")
+    until(lambda: b"rdb_last_bgsave_status:err" in server.do("INFO", "persistence"), "a save that failed")
+    yield "MISCONF"
+    server.do("CONFIG", "SET", "save", "")  # or its end would wait for a save for ever
+    (place / "x").rmdir()
+    place.rmdir()
+
+
+@contextmanager
+def _too_few_replicas(server: Server) -> Iterator[str]:
+    server.do("CONFIG", "SET", "min-replicas-to-write", "1")
+    yield "NOREPLICAS"
+    server.do("CONFIG", "SET", "min-replicas-to-write", "0")
+
+
+@contextmanager
+def _busy(server: Server) -> Iterator[str]:
+    """Somebody's script that does not end."""
+    server.do("CONFIG", "SET", "busy-reply-threshold", "50")
+    with SyncRunner(server.url, response_timeout_s=60) as runner:
+        blocker = threading.Thread(target=lambda: runner.run(raw("EVAL", "while true do end", 0)))
+        blocker.start()
+        yield "BUSY"
+        server.do("SCRIPT", "KILL")
+        blocker.join()
+
+
+FAULTS = {"readonly": _replica, "oom": _full, "misconf": _cannot_save, "noreplicas": _too_few_replicas, "busy": _busy}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_writes_refused_for_a_while(own_server: Server, own_world: World, fault: str) -> None:
+    """Nothing is taken meanwhile, `status` says why, and all goes on when it is over."""
+    supervisor = _serve(own_world, executors=2)
+    load = Load(own_world, own_server, seconds=0.2)
+    load.start(6)
+    load.wait_lines(3)
+    with FAULTS[fault](own_server) as word:
+        status = supervisor.wait_status(lambda s: not s["serving"], f"a status that knows of {word}")
+        assert word in status["redis"]["error"]
+        with bounded(own_server, 120) if fault != "busy" else nullcontext():
+            time.sleep(1.5)
+        assert supervisor.status()["serving"] is False  # type: ignore[index]
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(6.0, marks=pytest.mark.long)])
+def test_the_server_stands_still(own_server: Server, own_world: World, seconds: float) -> None:
+    """DEBUG SLEEP is often forbidden; CLIENT PAUSE does the same to all clients."""
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server, seconds=0.05)
+    load.start(6)
+    load.wait_lines(3)
+    own_server.do("CLIENT", "PAUSE", int(seconds * 1000), "ALL")
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+@contextmanager
+def _repeated(deed: object, pause: float) -> Iterator[None]:
+    """Do it again and again, at random moments, until the end of the block."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(random.random() * pause):
+            deed()  # type: ignore[operator]
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(500, marks=pytest.mark.long)])
+def test_scripts_forgotten_at_random_moments(own_server: Server, own_world: World, count: int) -> None:
+    """NOSCRIPT is nobody's business but the runner's (KNOWN-TROUBLE 34)."""
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server)
+    with _repeated(lambda: own_server.do("SCRIPT", "FLUSH"), 0.01):
+        load.start(count)
+        load.wait()
+    load.clean()
+    status = judge(supervisor, supervisor.pid, lines=30)
+    assert status["counters"]["answers_resent"] == 0
+
+
+def test_loading_at_the_start_and_in_mid_work(own_server: Server, own_world: World) -> None:
+    """A server that answers LOADING: the supervisor waits and says so, before its start as after (KNOWN-TROUBLE 32)."""
+    own_server.do("CONFIG", "SET", "appendfsync", "always")
+    own_server.do("CONFIG", "SET", "key-load-delay", "300", "loading-process-events-interval-bytes", "1024")
+    own_server.do("CONFIG", "REWRITE")
+    for n in range(3000):
+        own_server.do("SET", f"ballast:{n}", b"x" * 1000)
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server, seconds=0.1)
+    load.start(4)
+    load.wait_lines(2)
+    own_server.kill()
+    own_server.start()
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid)
