@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-long lint bench-step docs clean
+.PHONY: setup demo test test-long crash-matrix lint bench-step docs clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,9 @@ test: lint
 
 test-long: setup
 	$(BIN)/python -m pytest -n auto
+
+crash-matrix: setup
+	$(BIN)/python tests/faults/crash_matrix.py
 
 demo: setup
 	$(BIN)/python examples/demo/run.py

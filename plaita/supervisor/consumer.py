@@ -171,8 +171,8 @@ class Consumer:
         taken = answer.value
         self._cursors = taken.cursors
         self._more = taken.more_pending
-        if self._adopting and not taken.more_pending and len(taken.entries) < request.count:
-            self._adopting = False
+        if not taken.more_pending:
+            self._adopting = False  # all of it was looked at once: what is let go of unsettled must not spin
         self._stats.add("ghosts_acked", taken.ghosts)
         for entry in taken.entries:
             if entry.reclaimed:

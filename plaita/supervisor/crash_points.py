@@ -50,8 +50,8 @@ class Point(StrEnum):
     FINISH_READY = "finish.ready"
     FINISH_SENT = "finish.sent"
     FINISHED = "finish.answered"
-    DEAD_LETTER_SENT = "dead_letter.sent"  # of a carrier that was never begun
-    DEAD_LETTERED = "dead_letter.answered"
+    DEAD_LETTER_SENT = "bury.sent"  # of a carrier that was never begun
+    DEAD_LETTERED = "bury.answered"
 
 
 _BY_NAME = {point.value: point for point in Point}

@@ -1,0 +1,42 @@
+"""A supervisor killed at each named point of a task's way (issue 3). ``make crash-matrix`` prints the whole of it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from crash_matrix import Cell, all_cells, one_cell_a_point, table, try_cell, try_cells
+from hosts import World
+
+from plaita.supervisor.crash_points import VARIABLE, Point
+from plaita.testing.server import Server
+
+
+@pytest.mark.parametrize("cell", one_cell_a_point(), ids=lambda cell: cell.name)
+def test_a_supervisor_killed_at_this_point_loses_nothing(plaita_server_process: Server, cell: Cell) -> None:
+    wrong = try_cell(plaita_server_process.url, cell)
+    assert not wrong, wrong
+
+
+def test_the_small_matrix_has_every_point() -> None:
+    assert {cell.point for cell in one_cell_a_point()} >= set(Point)
+
+
+@pytest.mark.long
+def test_the_whole_crash_matrix(plaita_server_process: Server) -> None:
+    results = try_cells(plaita_server_process.url, all_cells())
+    wrong = [f"{cell.name}: {text}" for cell, text in results.items() if text]
+    assert not wrong, table(results) + "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("given", ["nowhere", "taken:0", "taken:x"])
+def test_what_is_no_point_is_refused_at_start(world: World, given: str) -> None:
+    supervisor = world.supervisor(environment={VARIABLE: given})
+    assert supervisor.wait_exit() == os.EX_CONFIG
+    assert VARIABLE in supervisor.text()
+
+
+def test_a_crash_point_is_told_of_at_start(world: World) -> None:
+    supervisor = world.supervisor(environment={VARIABLE: "taken:99"}).wait_serving()
+    assert "crash_point.armed" in supervisor.text()
+    assert "crash_point.armed" not in world.supervisor(instance="two").wait_serving().text()
