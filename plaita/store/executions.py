@@ -232,7 +232,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
 def retake(keys: Keys, request: Retake) -> Call[Begun]:
     """A new token for a step whose executor died; ``lost`` + 1 (DECISIONS 7, 8).
 
-    Refused: ``lease_lost`` (not ours under ``old_token``), ``no_row``, ``terminal`` (status).
+    Refused: ``lease_lost`` (not ours under ``old_token``), ``no_row``, ``terminal`` (status), ``not_running`` (status).
     """
     return Call(
         "executions.retake",

@@ -63,8 +63,8 @@ def commit(keys: Keys, step: Commit) -> Call[Committed]:
     """Save one step and go on. Writes this step's fields only (ledger F9); takes an expired lease back while the
     token is still its own (DECISIONS 9).
 
-    Refused: ``no_row``, ``terminal`` (status), ``fence``, ``stale_step`` (the row's step), ``lease_lost`` (the lease
-    there).
+    Refused: ``no_row``, ``terminal`` (status), ``not_running`` (status: the row came back from a backup), ``fence``,
+    ``stale_step`` (the row's step), ``lease_lost`` (the lease there).
     """
     execution_id = step.execution_id
     args: list[Argument] = [

@@ -180,3 +180,16 @@ def test_DECISIONS_9_a_commit_says_whether_it_took_the_lease_back(world):
     assert (taken.lease_taken, taken.done_before) == (True, False)
     again = world.commit(begun, step=2, node="b", next_node="c").value
     assert (again.lease_taken, again.done_before) == (False, True)
+
+
+def test_L2_a_row_that_came_back_as_pending_is_not_written_but_begun_anew(world):
+    world.start()
+    dump = world.raw("DUMP", world.keys.row("e"))
+    entry = world.take_one()
+    begun = world.begin(entry).value
+    world.raw("RESTORE", world.keys.row("e"), 0, dump, "REPLACE")
+    assert world.commit(begun) == Refused("not_running", "pending")
+    assert world.finish(begun, entry) == Refused("not_running", "pending")
+    again = world.begin(entry).value  # sent again: the lease is ours, the row is made running
+    assert (again.token, again.control["status"], again.control["lost"]) == ("2:n1", "running", "1")
+    assert isinstance(world.commit(again), Value)

@@ -31,10 +31,10 @@ if row[1] == 'suspended' then
 end
 local lease = redis.call('GET', KEYS[2])
 local before = held_before(lease)
-if before then
+if before and row[1] == 'running' then
   return begun(before, lease)
 end
-if lease then
+if lease and not before then -- ours over a row that is pending (it came back from a backup) is begun anew
   return {'refused', 'leased', lease}
 end
 

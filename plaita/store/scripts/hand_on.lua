@@ -12,7 +12,7 @@ end
 -- The row is written under the fence like everywhere (ledger L2): a lease that came back with a backup gives no right.
 local row = redis.call('HMGET', KEYS[1], 'status', 'lost', 'active_ms')
 local fence = redis.call('MGET', KEYS[4], KEYS[5])
-if row[1] and not TERMINAL[row[1]] and fence[1] == ARGV[1] and fence[2] == string.match(ARGV[1], '^%d+') then
+if row[1] == 'running' and fence[1] == ARGV[1] and fence[2] == string.match(ARGV[1], '^%d+') then
   local lost = tonumber(row[2]) or 0
   if ARGV[6] == '1' then
     lost = math.max(0, lost - 1)

@@ -1,7 +1,7 @@
 -- After an executor's death, its supervisor goes on under a new token (DECISIONS 7, 8).
 -- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel (6.. as begin, unused)
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 old token, 9 death record, 10 active ms delta
--- ok: see lib/begun. refused: no_row, terminal (status), lease_lost (the lease or fence there)
+-- ok: see lib/begun. refused: no_row, terminal (status), not_running (status), lease_lost (the lease or fence there)
 -- include: begun
 local row = redis.call('HMGET', KEYS[1], 'status', 'next_node', 'lost', 'lost_node', 'active_ms')
 if not row[1] then
@@ -9,6 +9,9 @@ if not row[1] then
 end
 if TERMINAL[row[1]] then
   return {'refused', 'terminal', row[1]}
+end
+if row[1] ~= 'running' then
+  return {'refused', 'not_running', row[1]}
 end
 local lease = redis.call('GET', KEYS[2])
 local before = held_before(lease)

@@ -21,6 +21,9 @@ local function check(verb, lease)
   if TERMINAL[row[1]] then
     return {'refused', 'terminal', row[1]}
   end
+  if row[1] ~= 'running' then
+    return {'refused', 'not_running', row[1]} -- a row that came back from a backup under a live lease: begun anew
+  end
   if flags[1] ~= token or flags[2] ~= string.match(token, '^%d+') then
     return {'refused', 'fence', flags[1] or ''}
   end
