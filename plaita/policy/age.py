@@ -46,6 +46,11 @@ def timestamp_ms(value: Any) -> int | None:
         return None
 
 
+def timestamp_text(ms: int) -> str:
+    """The ISO form of a time, which ``timestamp_ms`` reads back."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _in_range(ms: int) -> int | None:
     return ms if 0 < ms <= LATEST_MS else None
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plaita.clock import iso_utc
-from plaita.policy.age import first_enqueued_ms
+from plaita.policy.age import first_enqueued_ms, timestamp_text
 from plaita.policy.carrier import payload_fields, resume_payload, schema_version_of, stamp
 
 INHERITED_STAMPS = ("config_family", "budget_generation")
@@ -43,7 +42,7 @@ def continue_copy(
         flow_id=flow_id,
         resume_type="continue",
         tenant_id=tenant_id,
-        timestamp=(iso_utc(int(first)) if first else None) or "",
+        timestamp=timestamp_text(int(first)) if first else "",
     )
     return [
         ("payload", payload),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plaita import jsontext
+from plaita.policy.copies import inherited
 
 REASON_MAX = 500
 
@@ -17,6 +18,21 @@ def _readable(data: bytes) -> Any:
         return jsontext.loads(data)
     except jsontext.JSONTextError:
         return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def _readable_text(data: bytes) -> Any:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _readable(data)
+
+
+def _inherited(fields: Mapping[bytes, bytes], source_id: str) -> dict[str, Any]:
+    """What a replay must give the carrier back (ledger D5), where it had it."""
+    kept = inherited(fields, source_id)
+    kept.pop("schema_version")
+    first = kept.pop("first_enqueued_at", None)
+    return {**kept, **({} if first is None else {"first_enqueued_at": int(first)})}
 
 
 def envelope(
@@ -49,6 +65,7 @@ def envelope(
         "flow_id": flow_id,
         "node_id": node_id,
         "tenant_id": tenant_id,
+        **_inherited(fields, source_id),
         "payload": _readable(fields.get(b"payload", b"null")),
     }
     if raw_fields is not None:
@@ -61,7 +78,9 @@ def envelope(
 
 def read(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The envelope of an entry; one that cannot be read answers its reason and the raw payload, never an exception."""
-    raw = fields.get(b"payload", b"")
+    raw = fields.get(b"payload")
+    if raw is None:  # written by a script, which knows no JSON: its fields are the envelope
+        return {name.decode("utf-8", "replace"): _readable_text(value) for name, value in fields.items()}
     try:
         value = jsontext.loads(raw)
     except jsontext.JSONTextError as error:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-_FAMILY = re.compile(r"cf1-[0-9a-f]+")
-_BUDGET = re.compile(r"bg1-[0-9a-f]+")
+_FAMILY = re.compile(r"cf1-[0-9A-Za-z]+")
+_BUDGET = re.compile(r"bg1-[0-9A-Za-z]+")
 
 
 class Fit(Enum):

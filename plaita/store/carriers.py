@@ -1,4 +1,4 @@
-"""Carriers: the two streams of the queue, their consumer group, and the dead letters.
+"""Carriers: the two streams of the queue and their consumer group. Dead letters are in ``dead_letters``.
 
 ``q`` is the queue of starts, ``w`` the wake stream, read first (DECISIONS 6). XACK stands in this module's scripts and
 in those of ``executions`` only. Nothing here parses a payload: what a script must know stands in entry fields.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plaita.store.call import BULK_BYTES, Argument, Call, Lane, lane_for, pairs, script, text
+from plaita.store.call import BULK_BYTES, Argument, Call, Lane, pairs, script, text
 from plaita.store.keys import Keys
 
 HANDED_ON_IDLE_MS = 86_400_000
@@ -35,8 +35,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """How much to take. ``cursors`` of (wake, queue) are those of the last answer. ``family``: config family; entries
-    that name another are left alone, unclaimed (DECISIONS 4).
+    """How much to take. ``cursors`` of (wake, queue) are those of the last answer. ``family``, ``budget``: config
+    family and budget generation; entries that name others are left alone, unclaimed (DECISIONS 4, ledger C3).
 
     ``adopt``: look at what is pending for this very consumer, however short it has been idle, and treat the lease of an
     earlier incarnation of this instance as dead. For the first rounds of a new process, until ``more_pending`` is
@@ -51,19 +51,23 @@ class Take:
     page: int = 64
     cursors: tuple[str, str] = (START, START)
     family: str = ""
+    budget: str = ""
     in_hand: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """``entries``: wake before queue, reclaimed before fresh. ``ghosts``: pending ids whose body was deleted, acked
-    now. ``leased``: skipped since their execution has a live lease. ``more_pending``: ask again soon."""
+    now. ``leased``, ``other_family``, ``other_budget``: how many were skipped for it. ``more_pending``: ask again
+    soon."""
 
     entries: list[Entry]
     cursors: tuple[str, str]
     ghosts: int
     more_pending: bool
     leased: int = 0
+    other_family: int = 0
+    other_budget: int = 0
 
 
 def take(keys: Keys, request: Take) -> Call[Taken]:
@@ -88,6 +92,7 @@ def take(keys: Keys, request: Take) -> Call[Taken]:
             request.cursors[1],
             keys.prefix,
             request.family,
+            request.budget,
             *request.in_hand,
         ),
         "writer",
@@ -101,7 +106,8 @@ def _parse_taken(reply: Sequence[Any]) -> Taken:
         Entry(text(stream), text(entry_id), tuple(pairs(flat)), int(delivered), reclaimed == 1)
         for stream, entry_id, delivered, reclaimed, flat in reply[0]
     ]
-    return Taken(entries, (text(reply[1]), text(reply[2])), int(reply[3]), reply[4] == 1, int(reply[5]))
+    ghosts, more, leased, family, budget = (int(number) for number in reply[3:8])
+    return Taken(entries, (text(reply[1]), text(reply[2])), ghosts, more == 1, leased, family, budget)
 
 
 def read_blocking(keys: Keys, consumer: str, block_ms: int) -> Call[list[Entry]]:
@@ -182,32 +188,6 @@ def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) 
         size += len(value)
     lane: Lane = "bulk" if size > BULK_BYTES else "writer"
     return Call("carriers.enqueue", None, (keys.stream(stream),), args, lane, False, text)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLettered:
-    """``dlq_id`` is empty when the entry was gone already (the call was sent before). ``trimmed``: oldest lost."""
-
-    dlq_id: str
-    trimmed: int
-
-
-def dead_letter(
-    keys: Keys, stream: str, entry_id: str, fields: Sequence[tuple[str, bytes | str]], maxlen: int
-) -> Call[DeadLettered]:
-    """Add to the dead letters, then ack and delete the entry, in one call; only if it is still there (ledger Q5)."""
-    flat: list[Argument] = []
-    for name, value in fields:
-        flat += (name, value)
-    return Call(
-        "carriers.dead_letter",
-        script("dead_letter"),
-        (keys.stream(stream), keys.dead_letters),
-        (keys.group, entry_id, maxlen, *flat),
-        lane_for(*(value for _, value in fields if isinstance(value, bytes))),
-        True,
-        lambda reply: DeadLettered(text(reply[0]), int(reply[1])),
-    )
 
 
 @dataclass(frozen=True, slots=True)

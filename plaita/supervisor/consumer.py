@@ -36,12 +36,13 @@ class ConsumerSettings:
     claim_min_idle_ms: int
     read_block_ms: int
     config_family: str
+    budget_generation: str
     adopt: bool
 
 
 class Consumer:
     """``capacity()`` is how many carriers may be taken now; ``start(entry)`` begins one; ``give_back(entry)`` hands
-    one on that nobody here can take."""
+    one on that nobody here can take; ``skipped(family, budget)`` is told how many of other hosts a reclaim met."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Consumer:
         start: Callable[[Entry], None],
         give_back: Callable[[Entry], None],
         in_hand: Callable[[], list[str]],
+        skipped: Callable[[int, int], None],
     ) -> None:
         self._settings = settings
         self._keys = keys
@@ -63,6 +65,7 @@ class Consumer:
         self._start = start
         self._give_back = give_back
         self._in_hand = in_hand
+        self._skipped = skipped
         self._changed = asyncio.Event()
         self._cursors = (START, START)
         self._adopting = settings.adopt
@@ -162,6 +165,7 @@ class Consumer:
             adopt=self._adopting,
             cursors=self._cursors,
             family=self._settings.config_family,
+            budget=self._settings.budget_generation,
             in_hand=self._in_hand(),  # what waits for Redis in here may be idle for long: it is ours all the same
         )
         answer = await self._runner.run(carriers.take(self._keys, request))
@@ -174,6 +178,8 @@ class Consumer:
         if not taken.more_pending:
             self._adopting = False  # all of it was looked at once: what is let go of unsettled must not spin
         self._stats.add("ghosts_acked", taken.ghosts)
+        self._stats.add("claim_guard_skipped", taken.leased)
+        self._skipped(taken.other_family, taken.other_budget)
         for entry in taken.entries:
             if entry.reclaimed:
                 self._stats.add("reclaimed")

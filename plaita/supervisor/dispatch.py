@@ -20,7 +20,8 @@ from plaita.ids import new_nonce
 from plaita.ipc.messages import Action, Answer, Need, Run, Step
 from plaita.policy import begin_refusal, lease, retry
 from plaita.policy.begin_refusal import Settle
-from plaita.policy.carrier import Carrier, Malformed, TooNew, read_carrier
+from plaita.policy.carrier import Carrier, Malformed, TooNew, named_execution, read_carrier
+from plaita.policy.dead_letter_guard import Verdict as GuardVerdict
 from plaita.policy.lease_conflict import Verdict as ConflictVerdict
 from plaita.policy.lease_conflict import judge
 from plaita.policy.slot import Slot
@@ -30,7 +31,9 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Begin, Begun, ForeignStart
 from plaita.store.keys import Keys, check_tenant
 from plaita.supervisor import logs
+from plaita.supervisor.admission import Admission
 from plaita.supervisor.crash_points import Point, reach
+from plaita.supervisor.dead_letters import DeadLetters, Wanted
 from plaita.supervisor.executor import Died, Executor
 from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
 from plaita.supervisor.held import Held, NodeTiming
@@ -75,6 +78,8 @@ class Dispatch:
         keeper: LeaseKeeper,
         flows: FlowCache,
         settler: Settler,
+        dead_letters: DeadLetters,
+        admission: Admission,
         stats: Stats,
         *,
         leaving: Callable[[], bool],
@@ -88,6 +93,8 @@ class Dispatch:
         self._keeper = keeper
         self._flows = flows
         self._settler = settler
+        self._dead_letters = dead_letters
+        self._admission = admission
         self._stats = stats
         self._leaving = leaving
         self._holder_record = holder_record
@@ -107,17 +114,20 @@ class Dispatch:
 
     async def _carry(self, entry: Entry) -> None:
         carrier = read_carrier(entry.fields, queue=self._keys.stream(entry.stream), entry_id=entry.entry_id)
+        if not await self._admission.admits(carrier, entry):
+            return
         if isinstance(carrier, Malformed):
-            await self._settler.dead_letter(entry, carrier.reason, "malformed", raw=True)
+            await self._give_up(entry, carrier.reason, "malformed", raw=True)
             return
         if isinstance(carrier, TooNew):
-            self._stats.add("schema_rejected")
-            await self._settler.dead_letter(entry, f"unsupported schema_version={carrier.schema_version}", "schema")
+            reason = f"unsupported schema_version={carrier.schema_version}"
+            if await self._give_up(entry, reason, "schema", schema_rejected=True):
+                self._stats.add("schema_rejected")
             return
         try:
             tenant = check_tenant(carrier.tenant_id)
         except InputError as error:
-            await self._settler.dead_letter(entry, str(error), "malformed", raw=True)
+            await self._give_up(entry, str(error), "malformed", raw=True)
             return
         if self._leaving():
             await self._settler.release(entry)
@@ -125,7 +135,7 @@ class Dispatch:
         keys = self._keys_of(tenant)
         begun = await self._begin(keys, carrier, entry)
         if begun is not None:
-            await self._hold(keys, carrier, entry, *begun)
+            await self._hold(keys, carrier.execution_id, carrier.resume_type, entry, *begun)
 
     def _keys_of(self, tenant: str) -> Keys:
         found = self._tenants.get(tenant)
@@ -151,18 +161,25 @@ class Dispatch:
             max_lost=self._settings.max_deliveries,
             foreign=foreign,
         )
-        sent_at = boot_ms()
-        answer = await self._sender.send(executions.begin(keys, request), until=sent_at + self._settings.lease_ttl_ms)
-        if isinstance(answer, Value):
-            return answer.value, lease.times(sent_at, self._settings.lease_ttl_ms)
+        answer = await self._ask_to_begin(keys, request)
+        if isinstance(answer, tuple):
+            return answer
         if answer is None:
-            logs.warning("begin.unanswered", execution_id=carrier.execution_id, entry_id=entry.entry_id)
             return None
         if answer.reason == "leased":
             await self._conflict(carrier, entry, answer.detail)
         else:
             await self._refused(carrier, entry, answer)
         return None
+
+    async def _ask_to_begin(self, keys: Keys, request: Begin) -> tuple[Begun, lease.Times] | Refused | None:
+        sent_at = boot_ms()
+        answer = await self._sender.send(executions.begin(keys, request), until=sent_at + self._settings.lease_ttl_ms)
+        if isinstance(answer, Value):
+            return answer.value, lease.times(sent_at, self._settings.lease_ttl_ms)
+        if answer is None:
+            logs.warning("begin.unanswered", execution_id=request.execution_id, entry_id=request.entry_id)
+        return answer
 
     async def _conflict(self, carrier: Carrier, entry: Entry, lease_value: str) -> None:
         self._stats.add("lease_conflicts")
@@ -209,26 +226,82 @@ class Dispatch:
             await self._settler.ack(entry)
         elif ruling.settle is Settle.DEAD_LETTER:
             reason = f"{answer.reason}: {ruling.explanation} ({answer.detail})" if answer.detail else ruling.explanation
-            await self._settler.dead_letter(entry, reason, answer.reason, carrier=carrier)
+            await self._give_up(entry, reason, answer.reason, carrier=carrier)
+
+    # -- giving up ----------------------------------------------------------------------------------------
+
+    async def _give_up(
+        self,
+        entry: Entry,
+        reason: str,
+        cause: str,
+        *,
+        carrier: Carrier | None = None,
+        schema_rejected: bool = False,
+        raw: bool = False,
+    ) -> bool:
+        """To the dead letters if the guard allows it (ledger Q4); False when the carrier stays pending."""
+        execution = self._execution_of(entry, carrier)
+        wanted = Wanted(entry, reason, cause, execution, carrier, schema_rejected, raw)
+        verdict = await self._dead_letters.dead_letter_if_allowed(wanted)
+        if verdict is GuardVerdict.END and execution is not None:
+            await self._end_spent(*execution, entry, reason)
+        return verdict in (GuardVerdict.LET_GO, GuardVerdict.LET_GO_WITH_COPY)
+
+    def _execution_of(self, entry: Entry, carrier: Carrier | None) -> tuple[Keys, str] | None:
+        """Whose execution the carrier is, as far as it says so."""
+        named = (carrier.execution_id, carrier.tenant_id) if carrier is not None else named_execution(entry.fields)
+        if named is None:
+            return None
+        try:
+            return self._keys_of(check_tenant(named[1])), named[0]
+        except InputError:
+            return None
+
+    async def _end_spent(self, keys: Keys, execution_id: str, entry: Entry, reason: str) -> None:
+        """The last carrier of an execution that has no budget left cannot be run: the end, under the lease like all."""
+        request = Begin(
+            execution_id=execution_id,
+            holder=self._settings.holder,
+            nonce=new_nonce(),
+            lease_ttl_ms=self._settings.lease_ttl_ms,
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            max_lost=self._settings.max_deliveries,
+        )
+        begun = await self._ask_to_begin(keys, request)
+        if isinstance(begun, tuple):
+            await self._hold(keys, execution_id, None, entry, *begun, spent=f"its budget is spent, and {reason}")
 
     # -- holding ------------------------------------------------------------------------------------------
 
-    async def _hold(self, keys: Keys, carrier: Carrier, entry: Entry, begun: Begun, times: lease.Times) -> None:
+    async def _hold(
+        self,
+        keys: Keys,
+        execution_id: str,
+        resume_type: str | None,
+        entry: Entry,
+        begun: Begun,
+        times: lease.Times,
+        *,
+        spent: str | None = None,
+    ) -> None:
+        """``spent``: why it must not run any more, but end."""
         control = begun.control
         try:
             flow = await self._flows.get(keys, control.get("flow_hash", ""), times.kill_at)
         except FlowGone as error:
-            await self._settler.definition_gone(keys, entry, begun, carrier.execution_id, times, str(error))
+            await self._settler.definition_gone(keys, entry, begun, execution_id, times, str(error))
             return
         if flow is None:
             return  # Redis did not answer in time; the lease runs out and the carrier is delivered again
-        held = self._held(keys, carrier.execution_id, entry, begun, times, flow)
-        if begun.cancel or carrier.resume_type == "cancel":
+        held = self._held(keys, execution_id, entry, begun, times, flow)
+        if begun.cancel or resume_type == "cancel":
             held.cancel = begun.cancel_reason or "cancelled"
         self._keeper.add(held)
         try:
-            if begun.lost_exhausted:
-                await self._settler.exhausted(held, entry, control.get("death"))
+            if begun.lost_exhausted or spent is not None:
+                await self._settler.exhausted(held, entry, control.get("death"), spent)
             else:
                 await self._advance(held, entry, flow)
                 if held.lease_lost:
@@ -261,6 +334,7 @@ class Dispatch:
             last_node=control.get("last_node") or None,
             branch=control.get("branch") or None,
             timings={node: _timing(raw) for node, raw in begun.timings.items()},
+            fields=entry.fields,
             input=begun.input,
             result_sizes=dict(begun.result_sizes),
             state_sizes=dict(begun.state_sizes),

@@ -6,6 +6,7 @@ Plain data with small derivations, no I/O. Changed only on the loop, never acros
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ class Held:
     branch: str | None = None
     timings: dict[str, NodeTiming] = field(default_factory=dict)
     executor: Executor | None = None
+    fields: Mapping[bytes, bytes] = field(default_factory=dict)  # of the carrier: what a copy of it inherits
     input: bytes = b"{}"
     result_sizes: dict[str, int] = field(default_factory=dict)  # bytes by node: what a fresh executor must be given
     state_sizes: dict[str, int] = field(default_factory=dict)

@@ -22,6 +22,10 @@ _QUEUE_COUNTERS = (
     "failed",
     "residue_swept",
     "schema_rejected",
+    "dlq_guard_skipped",
+    "claim_guard_skipped",
+    "dlq_trimmed",
+    "dlq_trim_failures",
 )
 
 

@@ -16,7 +16,8 @@ from plaita.errors import CODE_CANCELLED, CODE_GENERIC, FlowErrorType
 from plaita.ids import new_nonce
 from plaita.ipc.messages import Answer
 from plaita.policy import lease, retry
-from plaita.policy.carrier import Carrier, resume_payload, schema_version_of
+from plaita.policy.carrier import schema_version_of
+from plaita.policy.copies import continue_copy
 from plaita.policy.dead_letter import envelope
 from plaita.store import carriers, executions, failures
 from plaita.store.call import Call, Refused, Value
@@ -25,6 +26,7 @@ from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, P
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
 from plaita.supervisor import logs
+from plaita.supervisor.dead_letters import DeadLetters, Notice
 from plaita.supervisor.executor import Died
 from plaita.supervisor.held import Held, NodeTiming
 from plaita.supervisor.sender import Sender
@@ -33,8 +35,7 @@ from plaita.supervisor.stats import Stats
 
 @dataclass(frozen=True, slots=True)
 class SettleSettings:
-    """``consumer`` is the name entries are pending for; ``retention_ms`` is DECISIONS 17; ``config_family`` is ledger
-    C2."""
+    """``consumer`` is the name entries are pending for; ``retention_ms`` is DECISIONS 17."""
 
     consumer: str
     holder: str
@@ -43,17 +44,19 @@ class SettleSettings:
     retention_ms: int
     dlq_maxlen: int
     context_max_bytes: int
-    config_family: str
 
 
 class Settler:
     """All answers of Redis pass through here, and what they mean for what is held."""
 
-    def __init__(self, settings: SettleSettings, keys: Keys, sender: Sender, stats: Stats) -> None:
+    def __init__(
+        self, settings: SettleSettings, keys: Keys, sender: Sender, stats: Stats, dead_letters: DeadLetters
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._sender = sender
         self._stats = stats
+        self._dead_letters = dead_letters
 
     # -- entries without an execution in hand ------------------------------------------------------------
 
@@ -86,30 +89,6 @@ class Settler:
         answer = await self._sender.send(call, until=self._soon())
         level, event = (30, "drain-read-gate") if leaving else (10, "carrier.given_back")
         logs.log(level, event, entry_id=entry.entry_id, released=isinstance(answer, Value))
-
-    async def dead_letter(
-        self, entry: Entry, reason: str, cause: str, *, carrier: Carrier | None = None, raw: bool = False
-    ) -> None:
-        """Into the DLQ and out of the queue, in one call."""
-        letter = envelope(
-            reason=reason,
-            cause=cause,
-            source_stream=self._keys.stream(entry.stream),
-            source_id=entry.entry_id,
-            fields=entry.fields,
-            schema_version=schema_version_of(entry.fields),
-            dead_lettered_at_ms=wall_ms(),
-            attempts=entry.delivered,
-            execution_id=carrier.execution_id if carrier is not None else None,
-            flow_id=carrier.flow_id if carrier is not None else None,
-            tenant_id=carrier.tenant_id if carrier is not None else None,
-            raw_fields=entry.raw if raw else None,
-        )
-        call = carriers.dead_letter(self._keys, entry.stream, entry.entry_id, letter, self._settings.dlq_maxlen)
-        answer = await self._sender.send(call, until=self._soon())
-        if isinstance(answer, Value):
-            self._stats.add("dead_lettered")
-            logs.error("carrier.dead_lettered", entry_id=entry.entry_id, reason=reason, dlq_id=answer.value.dlq_id)
 
     def _soon(self) -> int:
         return boot_ms() + self._settings.lease_ttl_ms
@@ -308,13 +287,14 @@ class Settler:
         letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause)
         await self._end_in_error(held, error, timing=self._error_timing(held), letter=letter)
 
-    async def exhausted(self, held: Held, entry: Entry, death: str | None) -> None:
-        """Begun once more than the budget of lost steps allows: it must not run again."""
+    async def exhausted(self, held: Held, entry: Entry, death: str | None, why: str | None = None) -> None:
+        """Begun once more than its budget allows: it must not run again. ``why``: another reason than lost steps."""
         lost = self._settings.max_deliveries
-        what = f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
-        cause = "supervisor died"
-        error = self._error(held, what, cause=cause, exception="ExecutorDiedError")
-        if death:
+        what = why or f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
+        cause = "supervisor died" if why is None else "budget spent"
+        exception = "ExecutorDiedError" if why is None else "NodeExecutionError"
+        error = self._error(held, what, cause=cause, exception=exception)
+        if death and why is None:
             error["death"] = jsontext.loads(death)
             cause = str(error["death"].get("cause", cause)) if isinstance(error["death"], dict) else cause
         error["node_retries"] = lost - 1
@@ -480,10 +460,11 @@ class Settler:
             active_ms=held.unsaved_ms,
             letter=letter,
         )
-        if await self._write(held, executions.finish(held.keys, end)) is None:
+        reply = await self._write(held, executions.finish(held.keys, end))
+        if reply is None:
             return
         if letter is not None:
-            self._stats.add("dead_lettered")
+            self._dead_letters.written(self._notice(held, reply.dlq_id, error), reply.dlq_trimmed)
         self._finished(held, "error", error.get("message"))
 
     def _finished(self, held: Held, status: str, why: str | None = None) -> None:
@@ -509,29 +490,19 @@ class Settler:
         timing: bytes | None = None,
         death: dict[str, Any] | None = None,
     ) -> None:
-        payload = resume_payload(
-            execution_id=held.execution_id,
-            flow_id=held.flow_id,
-            resume_type="continue",
-            tenant_id=held.tenant_id,
-            timestamp=iso_utc(wall_ms()) or "",
-        )
-        fields: list[tuple[str, bytes | str]] = [
-            ("payload", payload),
-            ("schema_version", "1"),
-            ("execution_id", held.execution_id),
-            ("tenant_id", held.tenant_id),
-            ("flow_id", held.flow_id),
-        ]
-        if self._settings.config_family:
-            fields.append(("config_family", self._settings.config_family))
         request = Postpone(
             execution_id=held.execution_id,
             token=held.token,
             step=held.step + 1,
             delay_ms=delay_ms,
             copy_id=f"{held.keys.ns} {held.execution_id} {held.token}",
-            copy_fields=fields,
+            copy_fields=continue_copy(
+                held.fields,
+                held.entry_id,
+                execution_id=held.execution_id,
+                flow_id=held.flow_id,
+                tenant_id=held.tenant_id,
+            ),
             stream=held.stream,
             entry_id=held.entry_id,
             lower_lost=lower_lost,
@@ -545,7 +516,10 @@ class Settler:
         if await self._write(held, executions.postpone(held.keys, request)) is not None:
             self._stats.add("acked")
 
-    def _letter(self, held: Held, entry: Entry, reason: str, cause: str) -> DeadLetter:
+    def _letter(self, held: Held, entry: Entry, reason: str, cause: str) -> DeadLetter | None:
+        """None when the guard does not let the carrier go."""
+        if not self._dead_letters.allows_end(held):
+            return None
         return DeadLetter(
             envelope(
                 reason=reason,
@@ -562,6 +536,17 @@ class Settler:
                 tenant_id=held.tenant_id,
             ),
             self._settings.dlq_maxlen,
+        )
+
+    def _notice(self, held: Held, dlq_id: str, error: dict[str, Any]) -> Notice:
+        return Notice(
+            dlq_id=dlq_id,
+            reason=str(error.get("message")),
+            cause=str(error.get("cause")),
+            stream=self._keys.stream(held.stream),
+            entry_id=held.entry_id,
+            execution_id=held.execution_id,
+            delivery_count=held.attempt,
         )
 
     @staticmethod

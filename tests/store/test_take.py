@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plaita.policy.generations import Fit, Stamps, judge
 from plaita.store import carriers
 from plaita.store.call import Refused, Value
 
@@ -102,14 +103,24 @@ def test_an_entry_without_execution_id_is_claimed_for_the_caller_to_judge(world)
     assert ids(world.take(5)) == [entry]
 
 
-def test_C3_another_family_is_not_claimed(world):
-    mine = add(world, config_family="cf1-a")
-    other = add(world, config_family="cf1-b")
-    legacy = add(world, payload="x")
-    world.take(3, consumer="dead")
-    make_idle(world, mine, other, legacy)
-    assert ids(world.take(5, family="cf1-a")) == [mine, legacy]
-    assert world.pending()[1][1] == b"dead"
+def test_C3_another_family_or_budget_is_not_claimed(world):
+    """No claim, no delivery, and what is no id is legacy: as ``policy.generations`` rules."""
+    stamps = [
+        {"config_family": family, "budget_generation": budget}
+        for family in ("", "cf1-a", "cf1-b", "cf1-", "cf1-b!", "junk")
+        for budget in ("", "bg1-a", "bg1-b", "bg1-\n", "7")
+    ]
+    entries = {add(world, **named): named for named in stamps}
+    ours = Stamps("cf1-a", "bg1-a")
+    fits = {entry: judge(Stamps(**named), ours).fit for entry, named in entries.items()}
+    world.take(100, consumer="dead")
+    make_idle(world, *entries)
+    taken = world.take(100, family="cf1-a", budget="bg1-a")
+    assert ids(taken) == [entry for entry, fit in fits.items() if fit is Fit.RUNS]
+    assert taken.other_family == list(fits.values()).count(Fit.OTHER_FAMILY) == 5
+    assert taken.other_budget == list(fits.values()).count(Fit.OTHER_BUDGET) == 5
+    left = {row[0].decode(): (row[1], row[3]) for row in world.pending() if row[1] == b"dead"}
+    assert left == {entry: (b"dead", 1) for entry, fit in fits.items() if fit is not Fit.RUNS}
 
 
 def test_ghosts_are_acked_and_counted_once(world):
@@ -255,20 +266,6 @@ def test_enqueue_keeps_bytes(world):
     entry = world.do(carriers.enqueue(world.keys, "w", [("payload", odd), ("text", "é")]))
     (found,) = world.take(1).entries
     assert (found.entry_id, found.fields) == (entry, {b"payload": odd, b"text": "é".encode()})
-
-
-def test_Q5_dead_letter_once_and_bounded(world):
-    for number in range(4):
-        world.raw("XADD", world.keys.dead_letters, "*", "n", number)
-    entry = add(world)
-    world.take(1)
-    letter = [("payload", b"\xff"), ("reason", "x")]
-    answer = world.do(carriers.dead_letter(world.keys, "q", entry, letter, 3))
-    assert answer.trimmed == 2
-    assert world.raw("XRANGE", world.keys.dead_letters, answer.dlq_id, "+")[0][1][:2] == [b"payload", b"\xff"]
-    assert (world.raw("XLEN", world.keys.queue), world.pending()) == (0, [])
-    assert world.do(carriers.dead_letter(world.keys, "q", entry, letter, 3)).dlq_id == ""
-    assert world.raw("XLEN", world.keys.dead_letters) == 3
 
 
 def test_stats(world):

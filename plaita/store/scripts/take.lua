@@ -1,16 +1,16 @@
 -- Reclaim a page of what is pending, then read what is new; `count` entries in all (ledger Q2, DECISIONS 4).
 -- KEYS 1 wake, 2 queue
 -- ARGV 1 group, 2 consumer, 3 count, 4 min idle ms, 5 holder, 6 adopt 0|1, 7 page, 8 cursor of wake, 9 cursor of queue,
---      10 prefix, 11 config family or '', 12.. entries in hand ('q 1-0')
--- ok: entries {q|w, id, delivered, reclaimed 0|1, fields}, cursors, ghosts, more pending 0|1, skipped as leased
+--      10 prefix, 11 config family or '', 12 budget generation or '', 13.. entries in hand ('q 1-0')
+-- ok: entries {q|w, id, delivered, reclaimed 0|1, fields}, cursors, ghosts, more pending 0|1, skipped: leased, of another family, of another budget
 -- include: key_part
 -- include: lease
-local GROUP, CONSUMER, HOLDER, PREFIX, FAMILY = ARGV[1], ARGV[2], ARGV[5], ARGV[10], ARGV[11]
+local GROUP, CONSUMER, HOLDER, PREFIX, FAMILY, BUDGET = ARGV[1], ARGV[2], ARGV[5], ARGV[10], ARGV[11], ARGV[12]
 local ADOPT, PAGE = ARGV[6] == '1', tonumber(ARGV[7])
 local INSTANCE = string.match(HOLDER, '^(.*)/')
 local room = tonumber(ARGV[3])
-local in_hand, entries, ghosts, leased, more = {}, {}, 0, 0, 0
-for i = 12, #ARGV do
+local in_hand, entries, ghosts, leased, more, other_family, other_budget = {}, {}, 0, 0, 0, 0, 0
+for i = 13, #ARGV do
   in_hand[ARGV[i]] = true
 end
 
@@ -53,6 +53,11 @@ local function is_leased(tenant, id)
   return value ~= false
 end
 
+-- An id of another than ours; what is no id is legacy, like none (ledger C3, the twin of policy/generations.py).
+local function names_another(value, ours, form)
+  return ours ~= '' and value and value ~= ours and string.match(value, form) ~= nil
+end
+
 -- Claims one pending entry unless it must be left alone.
 local function reclaim(letter, stream, id, delivered)
   local body = redis.call('XRANGE', stream, id, id)
@@ -65,8 +70,12 @@ local function reclaim(letter, stream, id, delivered)
   for i = 1, #flat, 2 do
     named[flat[i]] = flat[i + 1]
   end
-  local family = named.config_family
-  if FAMILY ~= '' and family and family ~= '' and family ~= FAMILY then
+  if names_another(named.config_family, FAMILY, '^cf1%-%w+$') then
+    other_family = other_family + 1
+    return
+  end
+  if names_another(named.budget_generation, BUDGET, '^bg1%-%w+$') then
+    other_budget = other_budget + 1
     return
   end
   if is_leased(named.tenant_id, named.execution_id) then
@@ -114,4 +123,4 @@ if not (ADOPT and more == 1) then -- what is delivered now must not be met again
   read_new('w', KEYS[1])
   read_new('q', KEYS[2])
 end
-return {'ok', entries, wake_cursor, queue_cursor, ghosts, more, leased}
+return {'ok', entries, wake_cursor, queue_cursor, ghosts, more, leased, other_family, other_budget}

@@ -1,0 +1,121 @@
+"""Whether a carrier is run by this host at all, before anything is begun: generations (ledger C3) and age (D3).
+
+Verdicts come from ``policy.generations`` and ``policy.age``. A carrier of other hosts costs nothing: it is handed on
+once and then left alone, by the reclaim script where its entry fields say whose it is, else by the memory kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from plaita.clock import boot_ms, wall_ms
+from plaita.policy import age, generations
+from plaita.policy.carrier import Carrier, Malformed, TooNew, stamps_of
+from plaita.policy.generations import Fit, Stamps
+from plaita.store import server
+from plaita.store.call import Value
+from plaita.store.carriers import Entry
+from plaita.store.keys import Keys
+from plaita.supervisor import logs
+from plaita.supervisor.log_limit import LogLimit
+from plaita.supervisor.sender import Sender
+from plaita.supervisor.settle import Settler
+from plaita.supervisor.stats import Stats
+
+REMEMBERED = 256
+SAY_EVERY_MS = 60_000
+PATIENCE_MS = 60_000
+
+_ADVICE = {
+    Fit.OTHER_FAMILY: "it is left for supervisors of its family; compare --queue-name, --consumer-group, --dlq-key and "
+    "--key-prefix of its producer with ours",
+    Fit.OTHER_BUDGET: "it is left for supervisors with the budget it was made under; drain those before the last of "
+    "them is stopped, or run one with the old values until it is done",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    """``ours``: what this host is. ``max_age_ms`` 0: no limit."""
+
+    ours: Stamps
+    max_age_ms: int
+
+
+class Admission:
+    """One for a supervisor."""
+
+    def __init__(self, settings: AdmissionSettings, keys: Keys, sender: Sender, settler: Settler, stats: Stats) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._sender = sender
+        self._settler = settler
+        self._stats = stats
+        self._said = LogLimit(SAY_EVERY_MS)
+        self._others: dict[str, None] = {}
+
+    @property
+    def others(self) -> Iterable[str]:
+        """Entries (``"q 1-0"``) of other hosts that were met before, the last ones: not to be claimed again."""
+        return self._others
+
+    async def admits(self, carrier: Carrier | Malformed | TooNew, entry: Entry) -> bool:
+        """False when the carrier was left to others or dropped."""
+        stamps = carrier.stamps if isinstance(carrier, Carrier) else stamps_of(entry.fields)
+        ruling = generations.judge(stamps, self._settings.ours)
+        for name in ruling.malformed:
+            logs.warning("config.stamp_malformed", entry_id=entry.entry_id, field=name, value=getattr(stamps, name))
+        if ruling.fit is not Fit.RUNS:
+            await self._leave(entry, ruling.fit, stamps)
+            return False
+        return not isinstance(carrier, Carrier) or await self._young_enough(carrier, entry)
+
+    async def _leave(self, entry: Entry, fit: Fit, stamps: Stamps) -> None:
+        """Handed on at once when it is new (DECISIONS 4), and remembered, so that it does not come straight back. One
+        that does come back, forgotten among many, is not handed on again: it rests for the min-idle time."""
+        theirs = stamps.config_family if fit is Fit.OTHER_FAMILY else stamps.budget_generation
+        self.tell(fit, str(theirs), entry.entry_id)
+        if len(self._others) >= REMEMBERED:
+            self._others.pop(next(iter(self._others)))
+        self._others[f"{entry.stream} {entry.entry_id}"] = None
+        if not entry.reclaimed:
+            await self._settler.let_others(entry)
+
+    def tell(self, fit: Fit, theirs: str | None, entry_id: str | None = None, amount: int = 1) -> None:
+        """Log that carriers were left to others, once a minute for each of their generations."""
+        count = self._said.allow((fit, theirs), boot_ms(), amount)
+        if count is None:
+            return
+        ours = self._settings.ours
+        logs.warning(
+            fit.value,
+            carriers=count,
+            entry_id=entry_id,
+            theirs=theirs,
+            ours=ours.config_family if fit is Fit.OTHER_FAMILY else ours.budget_generation,
+            advice=_ADVICE[fit],
+        )
+
+    async def _young_enough(self, carrier: Carrier, entry: Entry) -> bool:
+        first, limit = carrier.first_enqueued_ms, self._settings.max_age_ms
+        ruling = age.judge(first, wall_ms(), limit)
+        if ruling.verdict is age.Verdict.TOO_OLD:
+            # Stream ids are the server's time: only by its own clock may something be lost for ever.
+            answer = await self._sender.send(server.now_ms(self._keys), until=boot_ms() + PATIENCE_MS)
+            if not isinstance(answer, Value):
+                return False
+            ruling = age.judge(first, answer.value, limit)
+        if ruling.verdict is age.Verdict.RUNS:
+            return True
+        self._stats.add("carriers_too_old" if ruling.verdict is age.Verdict.TOO_OLD else "carrier_age_unknown_total")
+        logs.warning(
+            "carrier.dropped",
+            execution_id=carrier.execution_id,
+            entry_id=entry.entry_id,
+            reason=ruling.verdict.value,
+            age_s=None if ruling.age_ms is None else ruling.age_ms // 1000,
+            limit_s=limit // 1000,
+        )
+        await self._settler.ack(entry)
+        return False
