@@ -395,8 +395,9 @@ class AsyncRunner:
         connected = "writer" in self._up if self._writer_used else bool(self._up)
         changed = connected != self.state.connected
         since = wall_ms() if changed else self.state.since_ms
+        other_reason = not connected and error != self.state.last_error  # first the connection breaks, then LOADING
         self.state = RunnerState(connected, since, server, error, auth)
-        if changed and self._on_state is not None:
+        if (changed or other_reason) and self._on_state is not None:
             self._on_state(self.state)
 
 

@@ -12,6 +12,7 @@ import pytest
 from fault_load import Load, bounded, judge
 from hosts import SupervisorProcess, World, until
 
+from plaita.store import embedded
 from plaita.store.runner_sync import SyncRunner
 from plaita.testing.server import Server, raw
 
@@ -150,19 +151,30 @@ def test_scripts_forgotten_at_random_moments(own_server: Server, own_world: Worl
     assert status["counters"]["answers_resent"] == 0
 
 
-def test_loading_at_the_start_and_in_mid_work(own_server: Server, own_world: World) -> None:
-    """A server that answers LOADING: the supervisor waits and says so, before its start as after (KNOWN-TROUBLE 32)."""
-    own_server.do("CONFIG", "SET", "appendfsync", "always")
-    own_server.do("CONFIG", "SET", "key-load-delay", "300", "loading-process-events-interval-bytes", "1024")
-    own_server.do("CONFIG", "REWRITE")
-    for n in range(3000):
-        own_server.do("SET", f"ballast:{n}", b"x" * 1000)
-    supervisor = _serve(own_world)
-    load = Load(own_world, own_server, seconds=0.1)
-    load.start(4)
+def test_loading_in_mid_work_and_at_the_start(
+    own_server: Server, own_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers LOADING: a supervisor waits and says so, in mid-work as before its own start
+    (KNOWN-TROUBLE 32)."""
+    settings = embedded._settings
+    slowly = "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n"
+    monkeypatch.setattr(embedded, "_settings", lambda *given: settings(*given) + slowly)
+    own_server.do("EVAL", "for n = 1, 3000 do redis.call('SET', 'ballast:' .. n, 'x') end", 0)
+    first = _serve(own_world, executors=1)
+    load = Load(own_world, own_server, seconds=0.2)
+    load.start(2)
     load.wait_lines(2)
     own_server.kill()
-    own_server.start()
+    starting = threading.Thread(target=own_server.start)
+    starting.start()
+    second = own_world.supervisor(instance="two", preload="trouble", executors=1)
+    for supervisor, state in ((first, "running"), (second, "starting")):
+        status = supervisor.wait_status(
+            lambda s: "LOADING" in (s["redis"]["error"] or ""), "a status that says LOADING"
+        )
+        assert (status["status"], status["serving"]) == (state, False)
+    starting.join()
     load.wait()
     load.clean()
-    judge(supervisor, supervisor.pid)
+    judge(first, first.pid)
+    judge(second, second.pid)
