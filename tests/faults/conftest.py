@@ -13,15 +13,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "supervisor"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fault_load import Serve
+from fault_load import NODE_FOLDERS, Serve
 from hosts import SupervisorProcess, World
 
 from plaita.testing.fixtures import plaita_server_process  # noqa: F401
 from plaita.testing.proxy import Proxy
 from plaita.testing.server import Server
-
-FOLDER = Path(__file__).parent
-NODE_FOLDERS = f"{FOLDER / 'fault_nodes'}:{FOLDER.parent / 'supervisor' / 'nodes'}"
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from hosts import SupervisorProcess, World, until
 from plaita.store.call import Value
 from plaita.testing.server import Server, raw
 
+FOLDER = Path(__file__).parent
+NODE_FOLDERS = f"{FOLDER / 'fault_nodes'}:{FOLDER.parent / 'supervisor' / 'nodes'}"
 Serve = Callable[..., SupervisorProcess]
 STEPS = ("a", "b", "c")
 QUIET = ("dead_lettered", "poison_acked", "failed", "executor_deaths", "refused_writes", "leases_lost", "step_failures")
