@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from plaita import Node
@@ -29,15 +30,37 @@ class Noted(Node):
         return execution.attempt
 
 
+class Gated(Node):
+    """Notes its run, waits until the file ``gate.<attempt>`` is there, notes that in ``gate.<attempt>.passed``, and
+    raises in its first ``fails`` attempts. Answers the attempt."""
+
+    node_type = "t_gated"
+    file: str
+    gate: str
+    fails: int = 0
+
+    def execute(self, execution: Any) -> Any:
+        note(self.file, execution)
+        gate = Path(f"{self.gate}.{execution.attempt}")
+        while not gate.exists():
+            time.sleep(0.01)
+        gate.with_name(gate.name + ".passed").touch()
+        if execution.attempt <= self.fails:
+            raise RuntimeError(f"attempt {execution.attempt} fails")
+        return execution.attempt
+
+
 class Poison(Node):
-    """Kills ``victim``: ``self`` or ``supervisor``."""
+    """Kills ``victim``, ``self`` or ``supervisor``, after ``seconds``."""
 
     node_type = "t_poison"
     file: str
     victim: str
+    seconds: float = 0.0
 
     def execute(self, execution: Any) -> Any:
         note(self.file, execution)
+        time.sleep(self.seconds)
         os.kill(os.getpid() if self.victim == "self" else os.getppid(), signal.SIGKILL)
         time.sleep(60)
 
