@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plaita.cli import execution_commands, exits, flow_commands
+from plaita.cli import dlq_commands, execution_commands, exits, flow_commands
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, new_app, with_session
 from plaita.cli.output import console, facts, note, print_json, table, write_out
@@ -18,6 +18,7 @@ app = new_app(PROGRAM, "Durable flows: store them, start them, follow them.\n\nE
 queue_app = new_app("queue", "The queue of executions.\n\nExample: plaita queue stats")
 app.add_typer(flow_commands.app)
 app.add_typer(queue_app)
+app.add_typer(dlq_commands.app)
 
 
 def _version(wanted: bool) -> None:

@@ -90,6 +90,12 @@ class AsyncClient(ClientBase):
         """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
         return await self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
 
+    async def dead_letters(self, limit: int = 50) -> list[dict[str, Any]]:
+        """What could not be run, the newest first, of all tenants: the entries of ``plaita dlq list --json``."""
+        found = await self.perform(operations.list_dead_letters(self.keys, limit))
+        entries: list[dict[str, Any]] = found["entries"]
+        return entries
+
     async def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
         """Not in this version: nothing waits yet."""
         raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")

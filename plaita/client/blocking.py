@@ -99,6 +99,12 @@ class Client(ClientBase):
         """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
         return self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
 
+    def dead_letters(self, limit: int = 50) -> list[dict[str, Any]]:
+        """What could not be run, the newest first, of all tenants: the entries of ``plaita dlq list --json``."""
+        found = self.perform(operations.list_dead_letters(self.keys, limit))
+        entries: list[dict[str, Any]] = found["entries"]
+        return entries
+
     def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
         """Not in this version: nothing waits yet."""
         raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")

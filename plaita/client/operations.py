@@ -6,6 +6,7 @@ be sent again. ``drive`` lives with the two clients; nothing here does I/O.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from plaita import ids, jsontext
 from plaita.client import views
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, PlaitaError, RefusedError, UnreachableError, WaitTimeoutError
-from plaita.store import carriers, executions, flows, registry
+from plaita.store import carriers, dead_letters, executions, flows, registry
 from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import DEFAULT_TENANT, STATUSES, TERMINAL, Keys, check_tenant
 
@@ -29,6 +30,7 @@ _FIRST_POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 0.5
 _OUTAGE_SECONDS = 60.0
 _STATUS_BATCH = 500
+_DLQ_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 class NotInThisVersionError(PlaitaError):
@@ -392,3 +394,32 @@ def queue_stats(keys: Keys) -> Operation[dict[str, Any]]:
         "dlq_length": found.dlq_length,
         "oldest_pending_s": None if oldest is None else oldest / 1000,
     }
+
+
+def list_dead_letters(keys: Keys, limit: int) -> Operation[dict[str, Any]]:
+    """The answer of ``dlq list --json``: newest first, of all tenants, asked for in calls of bounded size."""
+    if not 0 <= limit <= 10_000:
+        raise InputError(f"limit: {limit}; from 0 to 10000 are listed at once")
+    entries: list[dict[str, Any]] = []
+    older_than = None
+    while True:
+        page = yield from ask(dead_letters.page(keys, limit - len(entries), older_than))
+        entries += [views.dead_letter(letter.dlq_id, letter.fields) for letter in page.letters]
+        if not page.letters or not page.more or len(entries) >= limit:
+            return {"entries": entries, "total": page.total}
+        older_than = page.letters[-1].dlq_id
+
+
+def get_dead_letter(keys: Keys, dlq_id: str) -> Operation[dict[str, Any]]:
+    """The answer of ``dlq show --json``. Refused: ``no_letter``."""
+    if not _DLQ_ID.fullmatch(dlq_id):
+        raise InputError(f"dead letter {dlq_id!r}: an id is two numbers, as in 1764490800000-0; see `plaita dlq list`")
+    letter = yield from ask(dead_letters.get(keys, dlq_id))
+    if letter is None:
+        raise RefusedError("no_letter", f"there is no dead letter {dlq_id!r}; see `plaita dlq list`")
+    return views.dead_letter(letter.dlq_id, letter.fields, whole=True)
+
+
+def purge_dead_letters(keys: Keys) -> Operation[dict[str, Any]]:
+    """Take all dead letters away: ``{"purged": how many}``."""
+    return {"purged": (yield from ask(dead_letters.purge(keys)))}

@@ -7,6 +7,8 @@ from typing import Any
 
 from plaita import jsontext
 from plaita.clock import iso_utc
+from plaita.policy import dead_letter as envelopes
+from plaita.policy.age import timestamp_ms
 from plaita.store.executions import Row
 
 ERROR_FIELDS = ("code", "message", "error_type", "node", "failed_node", "node_retries")
@@ -110,3 +112,33 @@ def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:
         "last_update_time": _time(control.get("last_update_time")),
         "ended_at": _time(control.get("ended_at")),
     }
+
+
+def dead_letter(dlq_id: str, fields: Mapping[bytes, bytes], *, whole: bool = False) -> dict[str, Any]:
+    """One entry of ``dlq list --json``; ``whole`` adds the rest of its envelope, the carrier's payload too. An envelope
+    of another kind of worker names less: what it lacks is None, the execution is looked for in its payload."""
+    letter = envelopes.read(fields)
+    payload = letter.get("payload")
+    carrier = payload if isinstance(payload, dict) else {}
+
+    def known(name: str) -> Any:
+        value = letter.get(name)
+        return carrier.get(name) if value is None else value
+
+    shown = {
+        "dlq_id": dlq_id,
+        "reason": letter.get("reason"),
+        "cause": letter.get("cause"),
+        "execution_id": known("execution_id"),
+        "flow_id": known("flow_id"),
+        "node_id": letter.get("node_id"),
+        "tenant_id": known("tenant_id"),
+        "dead_lettered_at": _time(timestamp_ms(letter.get("dead_lettered_at"))),
+        "attempts": _integer(letter.get("delivery_count")),
+    }
+    if not whole:
+        return shown
+    rest = {name: value for name, value in letter.items() if name not in shown and name != "delivery_count"}
+    if "first_enqueued_at" in rest:
+        rest["first_enqueued_at"] = _time(rest["first_enqueued_at"])
+    return {**shown, **rest}

@@ -15,11 +15,13 @@ from plaita.store.keys import Keys
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """``next_due_in_ms``: until the next record is due (0: more are due now), None when there is none."""
+    """``next_due_in_ms``: until the next record is due (0: more are due now), None when there is none.
+    ``bad`` records went to the dead letters, which lost ``trimmed`` old ones for it (-1: cutting them failed)."""
 
     moved: int
     next_due_in_ms: int | None
     bad: int
+    trimmed: int = 0
 
 
 def put(
@@ -53,7 +55,7 @@ def promote(keys: Keys, limit: int = 100, dlq_maxlen: int = 1000) -> Call[Promot
         (limit, dlq_maxlen),
         "writer",
         True,
-        lambda reply: Promoted(int(reply[0]), None if reply[1] == -1 else int(reply[1]), int(reply[2])),
+        lambda reply: Promoted(int(reply[0]), None if reply[1] == -1 else int(reply[1]), int(reply[2]), int(reply[3])),
     )
 
 

@@ -17,6 +17,7 @@ from plaita.store.carriers import START
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
+from plaita.supervisor.dead_letters import count_trimmed
 from plaita.supervisor.stats import Stats
 
 MAX_SLEEP_S = 1.0
@@ -61,6 +62,7 @@ class Housekeeping:
             if promoted.bad:
                 self._stats.add("delayed_bad", promoted.bad)
                 logs.error("delayed.bad_records", count=promoted.bad)
+                count_trimmed(self._stats, promoted.trimmed, self._dlq_maxlen)
             # The wait is capped and read anew from Redis: an earlier record may be added by anybody at any time.
             due_s = MAX_SLEEP_S if promoted.next_due_in_ms is None else promoted.next_due_in_ms / 1000
             await asyncio.sleep(min(MAX_SLEEP_S, max(0.005, due_s)) * (0.9 + random.random() * 0.1))

@@ -390,7 +390,17 @@ def test_queue_stats_json_is_the_contract(stored: str, plaita: Run) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["list"], ["start", "x"], ["show", "x"], ["wait", "x"], ["cancel", "x"], ["flow", "list"], ["queue", "stats"]],
+    [
+        ["list"],
+        ["start", "x"],
+        ["show", "x"],
+        ["wait", "x"],
+        ["cancel", "x"],
+        ["flow", "list"],
+        ["queue", "stats"],
+        ["dlq", "list"],
+        ["dlq", "purge", "--yes"],
+    ],
     ids=" ".join,
 )
 def test_an_unreachable_server_is_exit_3(plaita: Run, words: list[str]) -> None:
@@ -415,6 +425,7 @@ def test_an_embedded_folder_that_cannot_be_used_is_exit_2(plaita: Run, tmp_path:
 
 COMMANDS = [
     [], ["start"], ["show"], ["list"], ["wait"], ["cancel"], ["rm"], ["run"], ["flow"], ["queue"], ["queue", "stats"],
+    ["dlq"], ["dlq", "list"], ["dlq", "show"], ["dlq", "purge"],
     ["flow", "put"], ["flow", "list"], ["flow", "show"], ["flow", "validate"], ["flow", "rm"],
 ]  # fmt: skip
 

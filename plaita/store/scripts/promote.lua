@@ -1,10 +1,10 @@
 -- Move what is due to its stream, record by record: a bad one goes to the dead letters and stops nothing.
 -- KEYS 1 delayed, 2 bodies, 3 wake, 4 queue, 5 dead letters. ARGV 1 how many at most, 2 dead letters at most
--- ok: moved, ms until the next is due (-1 none), bad
+-- ok: moved, ms until the next is due (-1 none), bad, dead letters trimmed (-1 failed)
 -- include: time
 -- include: slice
 -- include: dead_letter
-local now, moved, bad = now_ms(), 0, 0
+local now, moved, bad, trimmed = now_ms(), 0, 0, 0
 
 local function fields_of(body)
   if type(body) ~= 'string' then
@@ -32,14 +32,15 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now), 
     redis.call('XADD', fields[1] == 'q' and KEYS[4] or KEYS[3], '*', unpack(fields, 2))
     moved = moved + 1
   else
-    add_dead_letter(KEYS[5], ARGV[2], {
+    local _, lost = add_dead_letter(KEYS[5], ARGV[2], {
       'reason', 'delayed_record_unreadable', 'source_stream', KEYS[1], 'source_id', member, 'schema_version', '1',
       'dead_lettered_at', text(now), 'raw_body', type(body) == 'string' and body or '',
     })
     bad = bad + 1
+    trimmed = (lost < 0 or trimmed < 0) and -1 or trimmed + lost
   end
   redis.call('ZREM', KEYS[1], member)
   redis.pcall('HDEL', KEYS[2], member)
 end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-return {'ok', moved, first[2] and math.max(0, tonumber(first[2]) - now) or -1, bad}
+return {'ok', moved, first[2] and math.max(0, tonumber(first[2]) - now) or -1, bad, trimmed}
