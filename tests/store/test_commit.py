@@ -193,3 +193,15 @@ def test_L2_a_row_that_came_back_as_pending_is_not_written_but_begun_anew(world)
     again = world.begin(entry).value  # sent again: the lease is ours, the row is made running
     assert (again.token, again.control["status"], again.control["lost"]) == ("2:n1", "running", "1")
     assert isinstance(world.commit(again), Value)
+
+
+@pytest.mark.parametrize("keys", [1_990, 2_010, 15_000])
+def test_a_step_may_set_more_fields_than_lua_can_unpack(world, keys: int):
+    entry, begun = world.running()
+    state = {f"k{n}": str(n).encode() for n in range(keys)}
+    assert world.commit(begun, state=state).value.done_before is False
+    assert sum(1 for name in world.row() if name.startswith("s:")) == keys
+    assert world.row()[f"s:k{keys - 1}"] == str(keys - 1).encode()
+    more = {f"m{n}": b"1" for n in range(keys)}
+    assert world.finish(begun, entry, step=2, state=more).value.done_before is False
+    assert sum(1 for name in world.row() if name.startswith("s:")) == 2 * keys

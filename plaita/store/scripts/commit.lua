@@ -19,7 +19,7 @@ if retried_has(row[5], ARGV[6]) then
   redis.call('DEL', KEYS[7])
   ARGV[last + 5], ARGV[last + 6] = 'retried', retried_without(row[5], ARGV[6])
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 7))
+write_row(7)
 if flags[5] then
   redis.call('DEL', KEYS[6])
 end

@@ -41,7 +41,7 @@ redis.call('DEL', unpack(gone))
 ARGV[last + 1], ARGV[last + 2] = 'active_ms', active_ms(row, ARGV[3])
 ARGV[last + 3], ARGV[last + 4] = 'last_update_time', text(now)
 ARGV[last + 5], ARGV[last + 6] = 'ended_at', text(now)
-redis.call('HSET', KEYS[1], unpack(ARGV, 11 + words))
+write_row(11 + words)
 redis.call('HDEL', KEYS[1], 'retried')
 if tonumber(ARGV[8]) > 0 then
   redis.call('ZADD', KEYS[13], text(now + ARGV[7]), ARGV[6])

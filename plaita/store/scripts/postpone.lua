@@ -39,7 +39,7 @@ if ARGV[9] == '1' then
     ARGV[#ARGV + 1] = (row[5] or ':') .. ARGV[10] .. ':'
   end
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 13 + words))
+write_row(13 + words)
 redis.call('DEL', KEYS[4])
 settle_carrier(KEYS[11], ARGV[5], ARGV[4])
 return {'ok', counted(KEYS[12]), counted(KEYS[8]), 0}

@@ -39,3 +39,14 @@ end
 local function active_ms(row, delta)
   return text((tonumber(row[4]) or 0) + tonumber(delta))
 end
+
+-- Writes the fields from ARGV[from] on to the row; in pieces when there are more than Lua can unpack (about 8000).
+local function write_row(from)
+  if #ARGV - from < 4000 then
+    redis.call('HSET', KEYS[1], unpack(ARGV, from))
+    return
+  end
+  for at = from, #ARGV, 1000 do
+    redis.call('HSET', KEYS[1], unpack(ARGV, at, math.min(at + 999, #ARGV)))
+  end
+end
