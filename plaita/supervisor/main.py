@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import traceback
 from collections.abc import Callable
@@ -59,6 +60,7 @@ def run(config: SupervisorConfig) -> int:
 
 def _run(config: SupervisorConfig, stats: Stats) -> int:
     set_dumpable(False)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload it must not end us
     setproctitle.setproctitle(f"plaita: supervisor {config.instance_id} starting")
     ids = generations(config)
     logs.info(

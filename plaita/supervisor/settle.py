@@ -14,6 +14,7 @@ from plaita import jsontext
 from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.errors import CODE_CANCELLED, CODE_GENERIC, FlowErrorType
 from plaita.ids import new_nonce
+from plaita.ipc.frames import BLOB_COUNT_LIMIT
 from plaita.ipc.messages import Answer
 from plaita.policy import lease, retry
 from plaita.policy.carrier import schema_version_of
@@ -31,6 +32,8 @@ from plaita.supervisor.executor import Died
 from plaita.supervisor.held import Held, NodeTiming
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
+
+CONTEXT_MAX_VALUES = BLOB_COUNT_LIMIT - 16  # what one frame takes to a fresh executor, besides flow and input
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Settler:
             self._stats.add("acked")
 
     async def let_others(self, entry: Entry) -> None:
-        """The lease ran out under us: whoever reads next may have the carrier at once, if it is still pending for us."""
+        """The lease ran out under us: whoever reads next may have the carrier at once, if still pending for us."""
         call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
         await self._sender.send(call, until=self._soon())
 
@@ -102,8 +105,14 @@ class Settler:
         for name, value in answer.state.items():
             held.state_sizes[name] = len(value)
         size = len(held.input) + sum(held.result_sizes.values()) + sum(held.state_sizes.values())
-        if size > self._settings.context_max_bytes:
-            await self._context_too_large(held, answer, size)
+        limit = self._settings.context_max_bytes
+        if size > limit:
+            await self._context_too_large(held, answer, f"are {size} bytes together, over the limit of {limit}")
+            return False
+        count = len(held.result_sizes) + len(held.state_sizes)
+        if count > CONTEXT_MAX_VALUES:
+            text = f"and its state are {count} values, over the limit of {CONTEXT_MAX_VALUES}"
+            await self._context_too_large(held, answer, text)
             return False
         if answer.kind == "ended":
             await self._completed(held, answer, elapsed_ms)
@@ -173,11 +182,10 @@ class Settler:
         if reply is not None:
             self._finished(held, "completed")
 
-    async def _context_too_large(self, held: Held, answer: Answer, size: int) -> None:
+    async def _context_too_large(self, held: Held, answer: Answer, what: str) -> None:
         error = self._error(
             held,
-            f"the results of this execution are {size} bytes together, over the limit of "
-            f"{self._settings.context_max_bytes} for a whole context",
+            f"the results of this execution {what} for a whole context",
             cause="ContextTooLarge",
             exception="FlowExecutionException",
         )

@@ -113,3 +113,20 @@ def test_a_node_that_stops_its_own_executor_each_time_ends_in_an_error(world: Wo
     assert row["status"] == "error"
     assert row["error"]["exception"] == "ExecutorDiedError"
     assert "SIGTERM" in row["error"]["message"]
+
+
+def test_more_values_than_an_executor_can_be_given_end_in_a_named_error(world: World) -> None:
+    """Found at the step that goes over, not at the next executor that is to be given them all."""
+    (world.folder / "hoarder.py").write_text(
+        "from plaita import Node\n\n"
+        "class Hoard(Node):\n    node_type = 't_hoard'\n    first: int\n\n"
+        "    def execute(self, execution):\n        for n in range(12_000):\n"
+        "            execution.set_state(f'k{self.first + n}', n)\n"
+    )
+    world.serving(preload="hoarder", environment={"PYTHONPATH": str(world.folder)})
+    world.chain("f", {"type": "t_hoard", "id": "a", "first": 0}, {"type": "t_hoard", "id": "b", "first": 12_000})
+    row = world.run("f")
+    assert row["status"] == "error"
+    assert row["error"]["cause"] == "ContextTooLarge"
+    assert "values" in row["error"]["message"]
+    assert world.node(row["execution_id"], "a")["status"] == "completed"
