@@ -27,6 +27,7 @@ def test_S14_an_executor_killed_in_a_step_costs_only_that_step(world: World) -> 
     supervisor = world.serving(**PATIENT)
     execution = world.start("f")
     victim = supervisor.busy("b")
+    until(lambda: len(lines(file)) == 2, "the step's own line")
     os.kill(victim["pid"], signal.SIGKILL)
     row = world.wait(execution)
     assert row["status"] == "completed"
