@@ -74,8 +74,8 @@ class Renewal:
 def renew(keys: Keys, consumer: str, renewals: Sequence[Renewal], ttl_ms: int) -> Call[list[str]]:
     """``ok``, ``lost`` or ``fenced`` for each, in order (ledger L3, L4). Costs the carriers no delivery. Idempotent.
 
-    ``lost``: the lease is another's, or gone. ``fenced``: the lease is ours but the fence token is not, so that no write
-    of ours would be taken: nothing is renewed.
+    ``lost``: the lease is another's, or gone. ``fenced``: the lease is ours but the fence token is not, so that no
+    write of ours would be taken: nothing is renewed.
     """
     names = [keys.queue, keys.wake]
     args: list[Argument] = [keys.group, consumer, ttl_ms]
@@ -108,7 +108,7 @@ def held_tokens(keys: Keys, held: Sequence[tuple[str, str]]) -> Call[list[Owners
         script("held_tokens"),
         names,
         [execution_id for _, execution_id in held],
-        "keeper",
+        "writer",  # where writes go, that is who decides
         True,
         lambda reply: [Ownership(*(text(word) for word in facts)) for facts in reply],
     )

@@ -53,6 +53,24 @@ def now_ms(keys: Keys) -> Call[int]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Whose history the server has: ``replication_id`` changes on a failover, and on a restart (DECISIONS 11)."""
+
+    replication_id: str
+    role: str
+
+
+def replication(keys: Keys, lane: Lane) -> Call[Replication]:
+    """A small part of INFO, asked on a lane: the lanes of a name that moved may lead to different servers."""
+
+    def parse(reply: bytes) -> Replication:
+        facts = dict(line.partition(":")[::2] for line in text(reply).splitlines())
+        return Replication(facts.get("master_replid", ""), facts.get("role", ""))
+
+    return Call("server.replication", None, (), ("INFO", "replication"), lane, True, parse)
+
+
 def ping(keys: Keys, lane: Lane = "writer") -> Call[bool]:
     """True when the server answers and serves."""
     return Call("server.ping", None, (), ("PING",), lane, True, lambda reply: reply == b"PONG")

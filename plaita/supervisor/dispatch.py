@@ -586,9 +586,10 @@ class Dispatch:
 
 def _timing(raw: bytes) -> NodeTiming:
     value = jsontext.loads(raw)
+    failed = value.get("failures", 0) if value.get("status") == "running" else value.get("attempts", 0)
     return NodeTiming(
         order=int(value.get("order", 0)),
-        attempts=int(value.get("attempts", 0)) if value.get("status") != "running" else 0,
+        attempts=int(failed),
         visit=int(value.get("visit", 1)),
         started_at=int(value.get("started_at") or 0),
         open=not value.get("ended_at"),

@@ -36,6 +36,7 @@ class Gate:
             "pause": Condition("pause", True, now, "not paused", hint="plaita-supervisor resume"),
             "disk": Condition("disk", True, now, "not limited"),
             "writes": Condition("writes", True, now, "taken"),
+            "failover": Condition("failover", True, now, "not looked yet"),
         }
 
     def set(self, name: str, is_open: bool, *, value: str = "", limit: str = "", hint: str = "") -> None:

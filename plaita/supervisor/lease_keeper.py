@@ -1,7 +1,8 @@
 """Keeps the leases of all held executions alive, and stops a step before its lease can run out (ledger L3, L7).
 
 Two loops that do not wait for each other: one renews (one call for all leases, on a connection of its own), one looks
-at the clock. What cannot be renewed is not ours: renewal that fails drops authority, never the other way round.
+at the clock. What cannot be renewed is not ours: renewal that fails drops authority, never the other way round. A
+renewal also says in the row what runs (ledger L4).
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from plaita.store.keys import Keys
 from plaita.store.leases import Renewal
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
+from plaita.supervisor.beats import beat_of
 from plaita.supervisor.held import Held
 from plaita.supervisor.stats import Stats
 
 CANCEL_POLL_S = 1.0
 TICK_S = 1.0
+FIRST_BEAT_MS = 1_000  # a step that a carrier begins with is in no row yet; if it is long, it gets there after so long
 TELL_AT_ONCE_MS = 2_000  # more than a tick; less than what is left of any lease that is renewed in time
 
 
 class LeaseKeeper:
     """``ask(held, reason, grace_s)`` stops a running step; ``kill(held)`` kills it; ``tick(kill_at)`` tells the
-    template."""
+    template; ``fenced(held)``: its lease is ours and its fence token is not.
+
+    Without ``watchdog`` (PLAITA_DISABLE_LEASE_WATCHDOG) nothing is renewed while a step runs and nothing is killed for
+    its lease: a step longer than the lease may then run on two hosts. What it saves is refused as ever.
+    """
 
     def __init__(
         self,
@@ -42,6 +49,8 @@ class LeaseKeeper:
         ask: Callable[[Held, str, float | None], None],
         kill: Callable[[Held, str], None],
         tick: Callable[[int | None], None],
+        fenced: Callable[[Held], None] = lambda held: None,
+        watchdog: bool = True,
     ) -> None:
         self._runner = runner
         self._keys = keys
@@ -51,6 +60,9 @@ class LeaseKeeper:
         self._ask = ask
         self._kill = kill
         self._tick = tick
+        self._fenced = fenced
+        self._watchdog = watchdog
+        self._unseen: dict[int, int] = {}  # the step that each began with, until the row says that it runs
         self._held: dict[int, Held] = {}
         self._told: int | None = None
         self._changed = asyncio.Event()
@@ -76,9 +88,11 @@ class LeaseKeeper:
 
     def add(self, held: Held) -> None:
         self._held[id(held)] = held
+        self._unseen[id(held)] = held.step
 
     def remove(self, held: Held) -> None:
         self._held.pop(id(held), None)
+        self._unseen.pop(id(held), None)
 
     def step_begins(self, held: Held) -> None:
         """Node code runs from now on; the template must know a ``kill_at`` before it does."""
@@ -96,7 +110,7 @@ class LeaseKeeper:
     def tell(self) -> None:
         """Tell the template now by when running steps must be dead; a new one knows nothing, and must not wait for the
         next round to learn it. A step whose process was sent SIGKILL already needs nobody else to end it."""
-        running = (held for held in self._held.values() if held.running and not held.killed)
+        running = (held for held in self._held.values() if self._watchdog and held.running and not held.killed)
         self._told = min((held.lease.dead_man_at for held in running), default=None)
         self._tick(self._told)
 
@@ -108,6 +122,18 @@ class LeaseKeeper:
         logs.warning("lease.lost", execution_id=held.execution_id, token=held.token, why=why)
         if held.running:
             self._ask(held, "lease", max(0.0, (held.lease.kill_at - boot_ms()) / 1000))
+
+    def drop(self, held: Held, why: str) -> None:
+        """It is certainly not ours: its step is killed at once, and nothing is written."""
+        if held.lease_lost:
+            return
+        held.lease_lost = True
+        self._stats.add("leases_lost")
+        logs.warning("lease.dropped", execution_id=held.execution_id, token=held.token, why=why)
+        if held.running and not held.killed:
+            held.killed = True
+            self._kill(held, why)
+            self.tell()
 
     # -- the clock ---------------------------------------------------------------------------------
 
@@ -125,7 +151,7 @@ class LeaseKeeper:
         """Stop what runs too long under its lease; whether anything was killed."""
         killed = False
         for held in list(self._held.values()):
-            if not held.running or held.killed:
+            if not held.running or held.killed or not self._watchdog:
                 continue
             if now >= held.lease.kill_at:
                 held.killed = killed = True
@@ -144,34 +170,55 @@ class LeaseKeeper:
     async def _renew_loop(self) -> None:
         failures = 0
         while True:
-            due = [held for held in self._held.values() if not held.lease_lost and not held.settling]
-            soonest = min((held.lease.renew_at for held in due), default=None)
-            if soonest is None or soonest > boot_ms():
+            due = self._due(boot_ms())
+            if not due:
                 failures = 0
-                wait_ms = self._ttl_ms / 12 if soonest is None else min(soonest - boot_ms(), self._ttl_ms / 12)
-                await asyncio.sleep(max(0.02, wait_ms / 1000 * (0.8 + random.random() * 0.2)))
-                continue
-            if await self._renew(due):
+                await asyncio.sleep(max(0.02, self._renewal_pause_ms(boot_ms()) / 1000 * (0.8 + random.random() * 0.2)))
+            elif await self._renew(due):
                 failures = 0
             else:
                 await asyncio.sleep(backoff_s(failures, base=0.05, cap=1.0, jitter=random.random()))
                 failures += 1
 
+    def _renewable(self) -> list[Held]:
+        watched = (held for held in self._held.values() if self._watchdog or not held.running)
+        return [held for held in watched if not held.lease_lost and not held.settling]
+
+    def _due(self, now: int) -> list[Held]:
+        """All leases once one of them must be renewed; before that, those whose row does not say yet what runs."""
+        renewable = self._renewable()
+        if any(held.lease.renew_at <= now for held in renewable):
+            return renewable
+        return [held for held in renewable if self._says_nothing(held) and held.step_started + FIRST_BEAT_MS <= now]
+
+    def _says_nothing(self, held: Held) -> bool:
+        return held.running and self._unseen.get(id(held)) == held.step
+
+    def _renewal_pause_ms(self, now: int) -> float:
+        soonest = min((held.lease.renew_at for held in self._renewable()), default=now + self._ttl_ms)
+        return min(soonest - now, self._ttl_ms / 12, FIRST_BEAT_MS)
+
     async def _renew(self, due: list[Held]) -> bool:
         sent_at = boot_ms()
         tokens = [held.token for held in due]
         renewals = [
-            Renewal(held.tenant_id, held.execution_id, held.lease_value, held.stream, held.entry_id) for held in due
+            Renewal(held.tenant_id, held.execution_id, held.lease_value, held.stream, held.entry_id, beat_of(held))
+            for held in due
         ]
         answer = await self._runner.run(leases.renew(self._keys, self._consumer, renewals, self._ttl_ms))
         if not isinstance(answer, Value):
             logs.warning("lease.renewal_failed", leases=len(due), answer=answer)
             return False
-        for held, token, word in zip(due, tokens, answer.value, strict=True):
+        for held, token, renewal, word in zip(due, tokens, renewals, answer.value, strict=True):
             if id(held) not in self._held or held.token != token:
                 continue  # let go, or taken anew, while the call was under way
             if word == "ok":
                 held.lease = lease.times(sent_at, self._ttl_ms)
+                if renewal.beat is not None and renewal.beat.step == self._unseen.get(id(held), -1) + 1:
+                    del self._unseen[id(held)]
+            elif word == "fenced":
+                self._lost(held, "its fence token is not the one in Redis")
+                self._fenced(held)
             else:
                 self._lost(held, "another holder, or none, has the lease")
         return True

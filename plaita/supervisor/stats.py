@@ -33,6 +33,8 @@ COUNTERS = (
     "refused_writes",
     "answers_resent",
     "answers_dropped",
+    "failovers",
+    "failover_dropped",
     "delayed_promoted",
     "delayed_bad",
     "strays_killed",

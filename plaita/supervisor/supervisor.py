@@ -37,6 +37,7 @@ from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
 from plaita.supervisor.embedded_hold import EmbeddedHold
+from plaita.supervisor.failover import Failover
 from plaita.supervisor.flow_cache import FlowCache
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.held import Held
@@ -148,6 +149,11 @@ class Supervisor:
             ask=self._ask_step,
             kill=self._kill_step,
             tick=self._tick,
+            fenced=lambda held: self._failover.token_differs(held),
+            watchdog=not config.disable_lease_watchdog,
+        )
+        self._failover = Failover(
+            self._runner, self._keys, self._gate, stats, held=lambda: self._keeper.held, drop=self._keeper.drop
         )
         self._registrar = Registrar(
             self._runner,
@@ -487,6 +493,7 @@ class Supervisor:
             hint="it tries again by itself; check the server and --redis-url",
         )
         if connected:
+            self._failover.connected()
             self._look_again()
             self._notifier.status(f"{self._state.value}")
         else:
@@ -540,6 +547,7 @@ class Supervisor:
             self.event(Event.FATAL)
             return
         self._keeper.start()
+        self._background(self._failover.run())
         self._housekeeping.start()
         self._ready_parts.discard("redis")
         self._ready_if_complete()

@@ -7,7 +7,7 @@ import pytest
 from plaita.store import executions, flows, leases
 from plaita.store.call import Value
 from plaita.store.keys import Keys
-from plaita.store.leases import Lease, Renewal, parse_lease
+from plaita.store.leases import Beat, Lease, Ownership, Renewal, parse_lease
 
 
 def renewal(entry, begun, execution_id="e", tenant="default"):
@@ -87,3 +87,82 @@ def test_a_lease_value_both_ways():
     lease = Lease("a/b.c/0f", "12:ab", "w", "5-1")
     assert parse_lease(lease.value()) == lease
     assert (lease.instance_id, lease.incarnation) == ("a/b.c", "0f")
+
+
+# -- the progress heartbeat (ledger L4) ----------------------------------------------------------------
+
+
+def beat(world, entry, begun, step=1, node="a", timing=b'{"ended_at":null,"started_at":5}', tenant="default"):
+    said = Renewal(tenant, "e", begun.lease_value, entry.stream, entry.entry_id, Beat(step, node, timing))
+    return renew(world, said)
+
+
+def test_L4_the_running_node_and_the_time_are_merged_and_nothing_else(world):
+    entry, begun = world.running()
+    world.raw("HSET", world.keys.row("e"), "last_update_time", "1")
+    before = world.row()
+    assert beat(world, entry, begun) == ["ok"]
+    after = world.row()
+    assert after.pop("t:a") == b'{"ended_at":null,"started_at":5}'
+    assert int(after.pop("last_update_time")) > 1
+    before.pop("last_update_time")
+    assert after == before
+
+
+def test_L4_between_steps_a_renewal_writes_no_row(world):
+    entry, begun = world.running()
+    before = world.row()
+    assert renew(world, renewal(entry, begun)) == ["ok"]
+    assert world.row() == before
+
+
+def test_L4_never_over_an_advance(world):
+    entry, begun = world.running()
+    world.commit(begun, timing=b'{"ended_at":7}')
+    before = world.row()
+    assert beat(world, entry, begun) == ["ok"]  # built before the commit, arrives after it
+    assert world.row() == before
+
+
+def test_L4_never_over_an_end(world):
+    entry, begun = world.running()
+    world.finish(begun, entry)
+    world.raw("SET", world.keys.lease("e"), begun.lease_value)  # as a backup would
+    before = world.row()
+    beat(world, entry, begun)
+    assert world.row() == before
+
+
+@pytest.mark.parametrize("spoil", ["SET {fence} 9:x", "DEL {fence}", "SET {fencegen} 9", "DEL {fencegen}"])
+def test_L4_an_old_generation_is_refused_and_not_renewed(world, spoil: str):
+    entry, begun = world.running()
+    world.raw("PEXPIRE", world.keys.lease("e"), 1000)
+    world.raw(*spoil.format(fence=world.keys.fence("e"), fencegen=world.keys.fencegen("e")).split())
+    before = world.row()
+    assert beat(world, entry, begun) == ["fenced"]
+    assert world.row() == before
+    assert world.raw("PTTL", world.keys.lease("e")) <= 1000
+
+
+def test_L4_it_knows_the_tenant(world):
+    acme = Keys(tenant="acme")
+    world.do(flows.put(acme, "f", None, "a" * 64, b"{}"))
+    world.running()
+    world.do(executions.start(acme, executions.Start("e", "f", input=b"1", payload=b"{}")))
+    other = world.take_one()
+    request = executions.Begin("e", world.holder, "n9", 600_000, other.stream, other.entry_id, 5)
+    theirs = world.do(executions.begin(acme, request))
+    before = world.row()
+    assert beat(world, other, theirs, tenant="acme") == ["ok"]
+    assert world.row() == before
+    assert world.raw("HGET", acme.row("e"), "t:a") is not None
+
+
+# -- after a failover (DECISIONS 11) ----------------------------------------------------------------------
+
+
+def test_DECISIONS_11_what_redis_says_of_all_held_tokens_in_one_call(world):
+    _, begun = world.running()
+    asked = [("default", "e"), ("acme", "e"), ("default", "gone")]
+    found = world.do(leases.held_tokens(world.keys, asked))
+    assert found == [Ownership(begun.token, "1", begun.lease_value), Ownership("", "", ""), Ownership("", "", "")]

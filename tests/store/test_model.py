@@ -317,7 +317,8 @@ class Scripts(RuleBasedStateMachine):
             execution, begun = self.executions[name], answer.value
             row = self.row_of(name)
             assert row.status not in TERMINAL
-            if not any(grip.token == begun.token for grip in self.grips):
+            # Not by the token: a begin sent again after its generation was lost is given the same one, rightly.
+            if int(begun.control["attempts"]) != row.attempts:
                 row.attempts += 1
                 row.status = "running"
                 row.handed_out()
@@ -497,15 +498,13 @@ class Scripts(RuleBasedStateMachine):
         request = Retake(
             grip.name, grip.token, grip.holder, nonce, TTL, grip.stream, grip.entry_id, b'{"signal":9}', MAX_LOST, 1
         )
-        seen: set[str] = set()
 
         def absorb(answer: Answer[Any]) -> None:
             if not isinstance(answer, Value):
                 return
             execution, begun, row = self.executions[grip.name], answer.value, self.row_of(grip.name)
             assert row.status == "running"
-            if begun.token not in seen:
-                seen.add(begun.token)
+            if int(begun.control["active_ms"]) != row.active_ms:
                 self.may_write(grip.name, grip.token)
                 row.active_ms += 1
                 row.handed_out()
