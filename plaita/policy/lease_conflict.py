@@ -18,8 +18,12 @@ def judge(
     is_holders_carrier: bool,
     holder_incarnation_registered: bool,
     holder_status: str | None,
+    ask_liveness: bool = True,
 ) -> Verdict:
     """First match decides.
+
+    ``ask_liveness`` is False under PLAITA_DISABLE_HOLDER_LIVENESS: a duplicate is acked whatever its holder is said to
+    be, and with it perhaps the quickest way back of an execution whose holder is dead.
 
     ``resume_type`` is None for a start. ``registry`` is False when this supervisor runs without one.
     ``lease_readable`` is False for an old format. ``is_holders_carrier``: the lease was taken with this very entry,
@@ -28,9 +32,11 @@ def judge(
     """
     if resume_type in ("event", "timeout", "cancel"):
         return Verdict.LEAVE_PENDING
-    if not registry or not lease_readable:
+    if not lease_readable or is_holders_carrier:
         return Verdict.LEAVE_PENDING
-    if is_holders_carrier:
+    if not ask_liveness:
+        return Verdict.ACK_DUPLICATE
+    if not registry:
         return Verdict.LEAVE_PENDING
     if not holder_incarnation_registered or holder_status != "running":
         return Verdict.LEAVE_PENDING

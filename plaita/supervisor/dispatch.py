@@ -59,6 +59,7 @@ class DispatchSettings:
     isolate: str
     default_node_timeout_ms: int | None
     registry: bool
+    ask_liveness: bool = True
 
 
 class NotBegun:
@@ -192,6 +193,7 @@ class Dispatch:
             is_holders_carrier=there is not None and (there.stream, there.entry_id) == (entry.stream, entry.entry_id),
             holder_incarnation_registered=record is not None and there is not None and record[0] == there.incarnation,
             holder_status=record[1] if record is not None else None,
+            ask_liveness=self._settings.ask_liveness,
         )
         logs.info(
             "lease.conflict",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TypeVar
 
 from plaita.clock import boot_ms
@@ -27,9 +28,15 @@ class Sender:
         self._stats = stats
 
     async def send(
-        self, call: Call[T], *, until: int | None = None, give_up: asyncio.Event | None = None
+        self,
+        call: Call[T],
+        *,
+        until: int | None = None,
+        give_up: asyncio.Event | None = None,
+        waits: Callable[[], None] = lambda: None,
     ) -> Value[T] | Refused | None:
         """The answer, or None when boot time ``until`` has passed or ``give_up`` is set before it was known.
+        ``waits`` is called once, when it turns out that the call must be sent again.
 
         A Refused that comes after an Unknown acts on nothing more than any other: the call was keyed, so the refusal
         says that somebody else has the execution now (DECISIONS 2).
@@ -46,6 +53,7 @@ class Sender:
             if until is not None and boot_ms() >= until:
                 return None
             if attempt == 0:
+                waits()
                 logs.warning("redis.call_repeated", call=call.name, answer=type(answer).__name__, error=answer.error)
             self._stats.add("answers_resent")
             await self._pause(backoff_s(attempt, base=0.02, cap=1.0, jitter=random.random()), give_up)

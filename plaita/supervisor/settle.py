@@ -27,6 +27,7 @@ from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, P
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
 from plaita.supervisor import logs
+from plaita.supervisor.answers import HeldAnswers, weight
 from plaita.supervisor.dead_letters import DeadLetters, Notice
 from plaita.supervisor.executor import Died
 from plaita.supervisor.held import Held, NodeTiming
@@ -60,6 +61,7 @@ class Settler:
         self._sender = sender
         self._stats = stats
         self._dead_letters = dead_letters
+        self._answers = HeldAnswers()
 
     # -- entries without an execution in hand ------------------------------------------------------------
 
@@ -400,7 +402,7 @@ class Settler:
         """The value; None when it was refused (somebody else has the execution) or given up."""
         if call.name != "executions.commit" and not call.name.startswith("failures"):
             held.settling = True
-        answer = await self._sender.send(call, give_up=held.abandoned)
+        answer = await self._send_held(held, call)
         held.settling = held.settling and isinstance(answer, Value) and call.name != "executions.retake"
         if isinstance(answer, Value):
             return answer.value
@@ -418,6 +420,19 @@ class Settler:
             self._stats.add("answers_dropped")
             logs.error("write.given_up", call=call.name, execution_id=held.execution_id)
         return None
+
+    async def _send_held(self, held: Held, call: Call[Any]) -> Any:
+        """Sent until it is known; while it waits, it counts against what a host may hold (DECISIONS 9)."""
+        numbers: list[int] = []
+        try:
+            return await self._sender.send(
+                call,
+                give_up=held.abandoned,
+                waits=lambda: numbers.append(self._answers.add(weight(call), held.abandoned.set)),
+            )
+        finally:
+            for number in numbers:
+                self._answers.remove(number)
 
     def _finish(
         self,

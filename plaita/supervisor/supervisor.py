@@ -251,6 +251,7 @@ class Supervisor:
                 isolate=config.isolate,
                 default_node_timeout_ms=config.default_node_timeout_ms,
                 registry=config.registry,
+                ask_liveness=not config.disable_holder_liveness,
             ),
             self._keys,
             self._sender,

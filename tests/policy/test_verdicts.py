@@ -126,6 +126,23 @@ def test_L5_a_carrier_is_acked_only_as_the_duplicate_of_a_live_holders_other_car
     assert (verdict is Verdict.ACK_DUPLICATE) == duplicate
 
 
+def test_L5_with_holder_liveness_disabled_a_duplicate_is_acked_unasked_but_nothing_else() -> None:
+    for resume, registry, readable, own in product(
+        (None, "event", "timeout", "cancel", "continue", "retry"), (True, False), (True, False), (True, False)
+    ):
+        verdict = judge(
+            resume_type=resume,
+            registry=registry,
+            lease_readable=readable,
+            is_holders_carrier=own,
+            holder_incarnation_registered=False,
+            holder_status=None,
+            ask_liveness=False,
+        )
+        duplicate = resume in (None, "continue", "retry") and readable and not own
+        assert (verdict is Verdict.ACK_DUPLICATE) == duplicate
+
+
 @pytest.mark.parametrize(
     ("reason", "settle"),
     [
