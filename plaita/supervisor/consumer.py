@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from plaita.supervisor.stats import Stats
 T = TypeVar("T")
 
 RECLAIM_EVERY_S = 0.5
+LATE_LOOK_S = 0.5  # after the longest time that the server holds a blocking read
+GIVEN_BACK = 1024  # carriers remembered
 SAY_EVERY = 20  # failures in a row are logged at the first and then each so many
 
 
@@ -69,6 +72,9 @@ class Consumer:
         self._changed = asyncio.Event()
         self._cursors = (START, START)
         self._adopting = settings.adopt
+        self._looks = 0
+        self._late_look: asyncio.TimerHandle | None = None
+        self._given_back: OrderedDict[str, None] = OrderedDict()
         self._more = False
         self._delivered = False
         self._failures = 0
@@ -83,6 +89,7 @@ class Consumer:
         that was lost, or a server that lost its last writes, has left entries with us that we do not know of."""
         self._adopting = self._settings.adopt
         self._cursors = (START, START)
+        self._looks += 1  # a take that is under way has looked too early
         self._changed.set()
 
     async def run(self) -> None:
@@ -152,11 +159,20 @@ class Consumer:
     def _failed(self, call: str, answer: Answer[list[Entry]] | Answer[Taken]) -> None:
         if isinstance(answer, Unknown):
             self.look_again()
+            self._look_later()
         if self._failures % SAY_EVERY == 0:
             logs.warning("queue.not_served", call=call, failures=self._failures + 1, answer=answer)
 
+    def _look_later(self) -> None:
+        """The server may still hold our blocking read, and deliver to it, when we know already that it is lost."""
+        if self._late_look is not None:
+            self._late_look.cancel()
+        seconds = self._settings.read_block_ms / 1000 + LATE_LOOK_S
+        self._late_look = asyncio.get_running_loop().call_later(seconds, self.look_again)
+
     async def _take(self) -> int | None:
         """How many carriers were begun; None when Redis did not serve."""
+        looks = self._looks
         request = Take(
             consumer=self._settings.consumer,
             count=self._capacity(),
@@ -173,15 +189,16 @@ class Consumer:
             self._failed("take", answer)
             return None
         taken = answer.value
-        self._cursors = taken.cursors
-        self._more = taken.more_pending
-        if not taken.more_pending:
-            self._adopting = False  # all of it was looked at once: what is let go of unsettled must not spin
+        self._more = taken.more_pending or looks != self._looks
+        if looks == self._looks:
+            self._cursors = taken.cursors
+            if not taken.more_pending:
+                self._adopting = False  # all of it was looked at once: what is let go of unsettled must not spin
         self._stats.add("ghosts_acked", taken.ghosts)
         self._stats.add("claim_guard_skipped", taken.leased)
         self._skipped(taken.other_family, taken.other_budget)
         for entry in taken.entries:
-            if entry.reclaimed:
+            if entry.reclaimed and not self._was_given_back(entry):
                 self._stats.add("reclaimed")
                 logs.info("carrier.reclaimed", entry_id=entry.entry_id, stream=entry.stream)
             self._begin(entry)
@@ -209,4 +226,15 @@ class Consumer:
         if self._capacity() > 0:
             self._start(entry)
         else:
+            self._given_back[f"{entry.stream} {entry.entry_id}"] = None
+            if len(self._given_back) > GIVEN_BACK:
+                self._given_back.popitem(last=False)
             self._give_back(entry)
+
+    def _was_given_back(self, entry: Entry) -> bool:
+        """By us, a moment ago, for want of an executor: nobody was lost, so there is nothing to tell."""
+        name = f"{entry.stream} {entry.entry_id}"
+        if name not in self._given_back:
+            return False
+        del self._given_back[name]
+        return True

@@ -127,10 +127,15 @@ class Proxy:
         with self._lock:
             self._rules.clear()
 
-    def reset(self) -> None:
-        """Every connection is reset now; new ones pass."""
+    def reset(self, *, client_only: bool = False) -> None:
+        """Every connection is reset now; new ones pass. ``client_only``: the server does not learn of it."""
         with self._lock:
-            self._reset_all()
+            if not client_only:
+                self._reset_all()
+                return
+            for pair in self._pairs:
+                pair.silent = True
+                _reset(pair.client)
 
     def set_target(self, target: str | tuple[str, int]) -> None:
         """New connections go there; those that exist stay: a name that moved."""

@@ -19,7 +19,7 @@ def _consumers(world: World) -> list[str]:
 def test_who_stops_cleanly_takes_its_name_along(world: World) -> None:
     """KNOWN-TROUBLE 29."""
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
-    for life in range(3):
+    for life in range(2):
         supervisor = world.serving(instance=f"life-{life}", executors=1)
         assert world.run("f")["status"] == "completed"
         assert supervisor.stop() == 0

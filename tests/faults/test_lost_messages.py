@@ -85,7 +85,7 @@ def test_a_reply_lost_without_a_word(world: World, plaita_server_process: Server
     judge(supervisor, supervisor.pid)
 
 
-@pytest.mark.parametrize("then", ["reset", "silence"])
+@pytest.mark.parametrize("then", ["reset", pytest.param("silence", marks=pytest.mark.long)])
 def test_a_carrier_delivered_to_a_dead_reply_is_taken_up_by_its_own_consumer(
     world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, then: Then
 ) -> None:
@@ -95,6 +95,22 @@ def test_a_carrier_delivered_to_a_dead_reply_is_taken_up_by_its_own_consumer(
     rule = proxy.add(Rule("XREADGROUP", "lose_reply", then=then))
     until(lambda: rule.done, "a blocking read that will not be answered")
     load.start(1)  # which the server delivers to that read at once
+    load.wait(20)
+    load.clean()
+    judge(supervisor, supervisor.pid)
+
+
+def test_a_carrier_delivered_to_a_reader_that_is_gone_already(
+    world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve
+) -> None:
+    """Our end is reset, the server's is not: it holds the blocking read of a dead connection, and delivers to it after
+    we have looked for what the loss may have left with us."""
+    supervisor = serve(read_block_ms=3000)
+    load = Load(world, plaita_server_process)
+    proxy.reset(client_only=True)
+    gone = proxy.connections
+    until(lambda: proxy.connections >= gone + 2, "new connections of reader and writer")
+    load.start(1)  # the oldest waiting reader is served first: the dead one
     load.wait(20)
     load.clean()
     judge(supervisor, supervisor.pid)
