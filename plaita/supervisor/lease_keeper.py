@@ -22,9 +22,11 @@ from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
 from plaita.supervisor.beats import beat_of
 from plaita.supervisor.held import Held
+from plaita.supervisor.log_limit import LogLimit
 from plaita.supervisor.stats import Stats
 
 CANCEL_POLL_S = 1.0
+SAY_EVERY_MS = 10_000
 TICK_S = 1.0
 FIRST_BEAT_MS = 1_000  # a step that a carrier begins with is in no row yet; if it is long, it gets there after so long
 TELL_AT_ONCE_MS = 2_000  # more than a tick; less than what is left of any lease that is renewed in time
@@ -64,6 +66,7 @@ class LeaseKeeper:
         self._watchdog = watchdog
         self._unseen: dict[int, int] = {}  # the step that each began with, until the row says that it runs
         self._held: dict[int, Held] = {}
+        self._said = LogLimit(SAY_EVERY_MS)
         self._told: int | None = None
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -207,7 +210,9 @@ class LeaseKeeper:
         ]
         answer = await self._runner.run(leases.renew(self._keys, self._consumer, renewals, self._ttl_ms))
         if not isinstance(answer, Value):
-            logs.warning("lease.renewal_failed", leases=len(due), answer=answer)
+            times = self._said.allow("renewal", boot_ms())
+            if times is not None:
+                logs.warning("lease.renewal_failed", leases=len(due), answer=answer, times=times)
             return False
         for held, token, renewal, word in zip(due, tokens, renewals, answer.value, strict=True):
             if id(held) not in self._held or held.token != token:

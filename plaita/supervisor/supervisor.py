@@ -31,6 +31,7 @@ from plaita.store.keys import Keys
 from plaita.store.runner_async import RunnerState
 from plaita.supervisor import crash_points, logs, metrics, report
 from plaita.supervisor.admission import Admission, AdmissionSettings
+from plaita.supervisor.connection_log import ConnectionLog
 from plaita.supervisor.consumer import Consumer, ConsumerSettings
 from plaita.supervisor.control import Handler
 from plaita.supervisor.dead_letters import DeadLetters
@@ -119,6 +120,7 @@ class Supervisor:
         self._write_guard = WriteGuard(
             self._runner, self._keys, self._gate, again=self._look_again, background=self._background
         )
+        self._connection_log = ConnectionLog(loop)
         self._sender = Sender(self._runner, stats)
         self._template_settings = TemplateSettings(tuple(config.preload), config.executor_user, tree_mark)
         self._template = self._new_template(0)
@@ -487,6 +489,7 @@ class Supervisor:
 
     def _redis_state(self, state: RunnerState) -> None:
         connected, error = state.connected, state.last_error
+        self._connection_log.set(connected, error)
         self._gate.set(
             "redis",
             connected,
@@ -617,6 +620,7 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.close()
+        self._connection_log.close()
         self._notifier.close()
 
     async def _stop_consuming(self) -> None:

@@ -53,6 +53,7 @@ def test_no_connection_for_a_while_and_status_says_so(
     load.wait()
     load.clean()
     judge(supervisor, supervisor.pid)
+    assert [supervisor.text().count(f"event={event}") for event in ("redis.lost", "redis.connected")] == [1, 1]
 
 
 def test_half_open_while_idle(world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve) -> None:
