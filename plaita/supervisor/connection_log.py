@@ -1,5 +1,5 @@
-"""Says in the log when Redis goes and comes back: at once, but never more than a pair of lines in a few seconds, however
-a bad line flaps. What holds in the end is always said.
+"""Says in the log when Redis goes and comes back: at once, but never more than a pair of lines in a few seconds,
+however a bad line flaps. What holds in the end is always said.
 """
 
 from __future__ import annotations
