@@ -90,7 +90,7 @@ class Admission:
         ours = self._settings.ours
         logs.warning(
             fit.value,
-            carriers=count,
+            times=count,
             entry_id=entry_id,
             theirs=theirs,
             ours=ours.config_family if fit is Fit.OTHER_FAMILY else ours.budget_generation,
