@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,37 @@ class Server:
         self._hold = Embedded.open(self.folder)
         self._runner.close()
         self._runner = SyncRunner(self.url, name="plaita-testing")
+
+    def listen(self) -> int:
+        """Take connections on a port of this host too, until it ends; the port."""
+        port = int(self.do("CONFIG", "GET", "port")[1])
+        if not port:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            self.do("CONFIG", "SET", "port", port)
+        return port
+
+    def follow(self, primary: Server, *, seconds: float = 30.0) -> None:
+        """Become a replica of another server, and be in step with it. Both need the same password: see ``twin``."""
+        self.do("CONFIG", "SET", "masterauth", primary.password)
+        self.do("REPLICAOF", "127.0.0.1", primary.listen())
+        deadline = time.monotonic() + seconds
+        while "master_link_status:up" not in self.do("INFO", "replication").decode():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no replication: {self.do('INFO', 'replication').decode()}")
+            time.sleep(0.01)
+
+    def promote(self) -> None:
+        """A primary of its own from here on, with what has come so far: what the old one does now is lost."""
+        self.do("REPLICAOF", "NO", "ONE")
+
+    @classmethod
+    def twin(cls, other: Server, folder: str | os.PathLike[str]) -> Server:
+        """Another server with the same password, so that one URL leads to either."""
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (Path(folder) / "password").write_text(other.password, "ascii")
+        (Path(folder) / "password").chmod(0o600)
+        return cls(folder)
 
     def close(self) -> None:
         self._runner.close()

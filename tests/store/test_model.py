@@ -760,4 +760,4 @@ def test_no_two_owners_and_no_lost_carrier(model_server: Server) -> None:
 
 @pytest.mark.long
 def test_no_two_owners_and_no_lost_carrier_for_long(model_server: Server) -> None:
-    run(model_server, examples=1500, steps=80)
+    run(model_server, examples=800, steps=80)
