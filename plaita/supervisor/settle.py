@@ -395,6 +395,8 @@ class Settler:
         if isinstance(answer, Value):
             self._stats.add("handed_on")
             logs.info("carrier.handed_on", execution_id=held.execution_id, next_node=held.node_id)
+        elif isinstance(answer, Refused):
+            self._refused(held, call, answer)
 
     # -- building blocks --------------------------------------------------------------------------------------------
 
@@ -407,19 +409,22 @@ class Settler:
         if isinstance(answer, Value):
             return answer.value
         if isinstance(answer, Refused):
-            self._stats.add("refused_writes")
-            logs.warning(
-                "write.refused",
-                call=call.name,
-                execution_id=held.execution_id,
-                token=held.token,
-                reason=answer.reason,
-                detail=answer.detail,
-            )
+            self._refused(held, call, answer)
         else:
             self._stats.add("answers_dropped")
             logs.error("write.given_up", call=call.name, execution_id=held.execution_id)
         return None
+
+    def _refused(self, held: Held, call: Call[Any], answer: Refused) -> None:
+        self._stats.add("refused_writes")
+        logs.warning(
+            "write.refused",
+            call=call.name,
+            execution_id=held.execution_id,
+            token=held.token,
+            reason=answer.reason,
+            detail=answer.detail,
+        )
 
     async def _send_held(self, held: Held, call: Call[Any]) -> Any:
         """Sent until it is known; while it waits, it counts against what a host may hold (DECISIONS 9)."""

@@ -186,7 +186,7 @@ class Trial:
         execution = started.execution_id
         if self.case.name == "continue":
             world.do(raw("XDEL", keys.queue, started.message_id))
-            world.do(carriers.enqueue(keys, "w", _continue(execution)))
+            world.do(carriers.enqueue(keys, "w", continue_carrier(execution)))
         if self.case.name == "cancel":
             world.client.cancel(execution)
         return execution
@@ -295,7 +295,8 @@ def leftovers(world: World) -> list[str]:
     return sorted(key for key in keys if words & set(key.split(":")))
 
 
-def _continue(execution: str) -> list[tuple[str, bytes | str]]:
+def continue_carrier(execution: str) -> list[tuple[str, bytes | str]]:
+    """The fields of an entry that moves ``execution`` on."""
     payload = resume_payload(
         execution_id=execution,
         flow_id="f",

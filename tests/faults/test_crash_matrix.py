@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from crash_matrix import Cell, all_cells, one_cell_a_point, table, try_cell, try_cells
+from crash_matrix import Cell, all_cells, continue_carrier, one_cell_a_point, table, try_cell, try_cells
 from hosts import World
 
+from plaita.store import carriers
 from plaita.supervisor.crash_points import VARIABLE, Point
-from plaita.testing.server import Server
+from plaita.testing.server import Server, raw
 
 
 @pytest.mark.parametrize("cell", one_cell_a_point(), ids=lambda cell: cell.name)
@@ -40,3 +41,19 @@ def test_a_crash_point_is_told_of_at_start(world: World) -> None:
     supervisor = world.supervisor(environment={VARIABLE: "taken:99"}).wait_serving()
     assert "crash_point.armed" in supervisor.text()
     assert "crash_point.armed" not in world.supervisor(instance="two").wait_serving().text()
+
+
+def test_what_an_earlier_life_left_and_nobody_can_settle_is_looked_at_once(world: World) -> None:
+    """Adopting takes up what is pending however short it has been idle: what stays pending must not be taken again."""
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    world.do(raw("SET", world.keys.row("odd"), "not a row"))
+    world.do(carriers.enqueue(world.keys, "w", continue_carrier("odd")))
+    flags = {"executors": 1, "lease_ttl_seconds": 600, "claim_min_idle_ms": 600_000}
+    world.supervisor(environment={VARIABLE: Point.TAKEN}, **flags).wait_exit()
+    second = world.serving(**flags)
+    for _ in range(3):
+        assert world.run("f")["status"] == "completed"
+    status = second.status()
+    assert status is not None
+    assert status["counters"]["reclaimed"] <= 2
+    assert world.do(raw("GET", world.keys.row("odd"))) == b"not a row"
