@@ -178,3 +178,31 @@ def test_loading_in_mid_work_and_at_the_start(
     load.clean()
     judge(first, first.pid)
     judge(second, second.pid)
+
+
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_the_group_is_destroyed_under_the_work(own_server: Server, own_world: World, times: int) -> None:
+    """What was delivered is delivered again, to who has it in hand already: nothing runs twice, nothing is lost."""
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server, seconds=0.1)
+    for n in range(times):
+        load.start(5)
+        load.wait_lines(15 * n + 2)
+        for stream in (own_world.keys.queue, own_world.keys.wake):
+            own_server.do("XGROUP", "DESTROY", stream, own_world.keys.group)
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid, lines=30 + 20 * times)
+
+
+@pytest.mark.long
+def test_a_payload_over_the_limit_is_dead_lettered_once(own_server: Server, own_world: World) -> None:
+    """KNOWN-TROUBLE 65: not read again and again by everybody, and nobody waits behind it."""
+    supervisor = _serve(own_world)
+    own_server.do("XADD", own_world.keys.queue, "*", "payload", b"x" * (65 * 1024 * 1024))
+    load = Load(own_world, own_server)
+    load.start(5)
+    load.wait()
+    until(lambda: own_world.stats().dlq_length == 1, "a dead letter")
+    assert [stream.length for stream in own_world.stats().streams] == [0, 0]
+    judge(supervisor, supervisor.pid, quiet=("failed", "executor_deaths", "leases_lost"))
