@@ -12,7 +12,9 @@ from plaita.cli import exits
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, with_session
 from plaita.cli.output import console, facts, json_text, note, print_json, table
+from plaita.clock import wall_ms
 from plaita.errors import InputError, WaitTimeoutError
+from plaita.policy.liveness import Liveness
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="R", help="Stored with the execution")]
@@ -39,6 +41,16 @@ def ended_code(documents: list[dict[str, Any]]) -> int:
     return exits.FAILED if any(one["status"] in ("error", "cancelled") for one in documents) else exits.DONE
 
 
+def _status(document: Mapping[str, Any]) -> str:
+    """The status, and when nobody vouches for the node that is open, that too (ledger L4)."""
+    from plaita.client import views
+
+    status = str(document.get("status"))
+    if views.liveness_of(document, wall_ms()) is Liveness.SILENT:
+        return f"{status}, but no sign of life: its supervisor may be gone, and another one takes it over"
+    return status
+
+
 def print_execution(document: Mapping[str, Any]) -> None:
     """One execution for people."""
     error = document.get("error")
@@ -46,7 +58,7 @@ def print_execution(document: Mapping[str, Any]) -> None:
         ("execution", document.get("execution_id")),
         ("flow", f"{document.get('flow_id')} version {document.get('version')}"),
         ("tenant", document.get("tenant_id")),
-        ("status", document.get("status")),
+        ("status", _status(document)),
         ("holder", document.get("holder")),
         ("created", document.get("created_at")),
         ("updated", document.get("last_update_time")),

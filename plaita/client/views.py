@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from plaita import jsontext
 from plaita.clock import iso_utc
 from plaita.policy import dead_letter as envelopes
 from plaita.policy.age import timestamp_ms
+from plaita.policy.liveness import Liveness, judge
 from plaita.store.executions import Row
 
 ERROR_FIELDS = ("code", "message", "error_type", "node", "failed_node", "node_retries")
+DEFAULT_HEARTBEAT_MS = 40_000  # a third of the default lease
 _UNREADABLE_LAST = 1 << 62
 
 
@@ -97,6 +100,24 @@ def nodes(timings: Mapping[str, bytes]) -> list[dict[str, Any]]:
         }
         listed.append((_UNREADABLE_LAST if order is None else order, node_id, shown))
     return [shown for _, _, shown in sorted(listed, key=lambda item: item[:2])]
+
+
+def liveness_of(document: Mapping[str, Any], now_ms: int, heartbeat_ms: int = DEFAULT_HEARTBEAT_MS) -> Liveness:
+    """Whether the open node of an ``execution`` document still runs, by its last sign of life and its lease (L4)."""
+    shown = document.get("last_update_time")
+    try:
+        updated = None if shown is None else int(datetime.fromisoformat(str(shown)).timestamp() * 1000)
+    except ValueError:
+        updated = None
+    return judge(
+        status=str(document.get("status")),
+        open_node=any(node.get("started_at") and not node.get("ended_at") for node in document.get("nodes") or []),
+        last_update_ms=updated,
+        now_ms=now_ms,
+        heartbeat_ms=heartbeat_ms,
+        leased=document.get("holder") is not None,
+        holder_registered=False,
+    )
 
 
 def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:
