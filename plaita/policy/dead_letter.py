@@ -10,6 +10,7 @@ from plaita import jsontext
 from plaita.policy.copies import inherited
 
 REASON_MAX = 500
+READABLE_MAX = 1024 * 1024
 
 
 def _readable(data: bytes) -> Any:
@@ -52,7 +53,7 @@ def envelope(
     raw_fields: Sequence[tuple[bytes, bytes]] | None = None,
 ) -> list[tuple[str, bytes]]:
     """The fields of the dead letter entry. ``raw_fields`` (of a malformed carrier) are kept byte for byte, in
-    base64."""
+    base64; a payload of more than READABLE_MAX bytes stands there only."""
     letter: dict[str, Any] = {
         "reason": reason[:REASON_MAX],
         "cause": cause,
@@ -66,8 +67,10 @@ def envelope(
         "node_id": node_id,
         "tenant_id": tenant_id,
         **_inherited(fields, source_id),
-        "payload": _readable(fields.get(b"payload", b"null")),
     }
+    payload = fields.get(b"payload", b"null")
+    # a large one stands there once: whoever writes this down has others waiting for its loop
+    letter["payload"] = None if raw_fields is not None and len(payload) > READABLE_MAX else _readable(payload)
     if raw_fields is not None:
         letter["raw_fields"] = [
             [base64.b64encode(name).decode("ascii"), base64.b64encode(value).decode("ascii")]
