@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fault_load import Load, judge
-from hosts import World
+from fault_load import STEPS, Load, judge
+from hosts import World, until
 
 from plaita.store import carriers
 from plaita.store.carriers import Take
@@ -58,3 +58,30 @@ def test_a_thousand_pending_entries_of_a_dead_consumer(world: World, plaita_serv
     load.clean()
     status = judge(supervisor, supervisor.pid, lines=1200)
     assert status["counters"]["reclaimed"] >= 1000
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_the_server_is_killed_in_the_middle_of_a_recovery(own_server: Server, own_world: World, count: int) -> None:
+    """The next life of a killed supervisor takes over what that held; a hiccup in this leaves nothing behind, although
+    leases and min-idle are 10 minutes (KNOWN-TROUBLE 28)."""
+    own_server.do("CONFIG", "SET", "appendfsync", "always")
+    flags = {"preload": "trouble", "lease_ttl_seconds": 600, "claim_min_idle_ms": 600_000, "executors": 4}
+    first = own_world.serving(**flags)
+    load = Load(own_world, own_server, seconds=0.05)
+    load.start(count)
+    load.wait_lines(10)
+    first.kill()
+    seen = len(own_world.do(raw("CLIENT", "LIST")).splitlines())
+    second = own_world.supervisor(**flags)
+    until(lambda: len(own_world.do(raw("CLIENT", "LIST")).splitlines()) > seen, "the next life, connected")
+    own_server.kill()
+    own_server.start()
+    for execution in load.executions:
+        assert own_world.wait(execution)["status"] == "completed"
+    lines = load.lines()
+    assert set(lines) == {(execution, node) for execution in load.executions for node in STEPS}
+    again = {step: times for step, times in lines.items() if times > 1}
+    assert len(again) <= 4, f"more than what was in flight: {again}"
+    assert set(again.values()) <= {2}
+    load.clean()
+    judge(second, second.pid, lines=60 + count)
