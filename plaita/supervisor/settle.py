@@ -1,7 +1,8 @@
 """Writing down what became of a carrier: builds the store's calls from a held execution and sends them until known.
 
-Owns timings, error records, dead letters and copies. Decides nothing: ``dispatch`` asks for one named end after
-another. Every method leaves the carrier settled by one script, or still pending when Redis refused or did not answer.
+Owns what becomes of Redis's answers; what is written stands in ``records``. Decides nothing: ``dispatch`` asks for one
+named end after another. Every method leaves the carrier settled by one script, or still pending when Redis refused or
+did not answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plaita import jsontext
-from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.clock import boot_ms, wall_ms
 from plaita.errors import CODE_CANCELLED, CODE_GENERIC, FlowErrorType
 from plaita.ids import new_nonce
 from plaita.ipc.frames import BLOB_COUNT_LIMIT
@@ -26,7 +27,7 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, Postpone, Retake
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
-from plaita.supervisor import logs
+from plaita.supervisor import logs, records
 from plaita.supervisor.answers import HeldAnswers, weight
 from plaita.supervisor.dead_letters import DeadLetters, Notice
 from plaita.supervisor.executor import Died
@@ -133,9 +134,9 @@ class Settler:
                 lease_value=held.lease_value,
                 node_id=held.node_id,
                 result=answer.result,
-                timing=self._timing(held, answer, "completed"),
+                timing=records.timing(held, answer, "completed"),
                 next_node=answer.next_node,
-                next_timing=self._open_timing(held, answer),
+                next_timing=records.open_timing(held, answer),
                 branch=answer.branch,
                 active_ms_delta=elapsed_ms + held.unsaved_ms,
                 state=answer.state,
@@ -148,11 +149,15 @@ class Settler:
         self._stats.timings["commit_us"] += (time.perf_counter_ns() - sent) // 1000
         if reply is None:
             return False
-        if held.lease_lost:
-            # A renewal found no lease, so this commit has taken it back, with its full time. (A lease that was still
-            # there is not made longer by a commit: its times stay as they are until the keeper has renewed it.)
-            held.lease_lost = False
-            held.lease = lease.times(sent_at, self._settings.lease_ttl_ms)
+        # A lease that was still there is not made longer by a commit: its times stay until the keeper has renewed it.
+        ttl_ms = self._settings.lease_ttl_ms
+        if reply.lease_taken:
+            held.lease = lease.times(sent_at, ttl_ms)
+        elif held.lease_lost:
+            # A renewal found none. This commit, sent twice, has taken it back; or somebody else has: "done before" is
+            # answered to an old token too. The next renewal says which, and no step begins before.
+            held.lease = lease.times(boot_ms() - ttl_ms, ttl_ms)
+        held.lease_lost = False
         if reply.cancel and held.cancel is None:
             held.cancel = "cancelled"
         held.timings[held.node_id] = NodeTiming(held.order, held.attempt, held.visit, answer.started_ms, open=False)
@@ -174,7 +179,7 @@ class Settler:
                     node_id=held.node_id,
                     result=answer.result,
                     output=answer.output,
-                    timing=self._timing(held, answer, "completed"),
+                    timing=records.timing(held, answer, "completed"),
                     active_ms=elapsed_ms + held.unsaved_ms,
                     state=answer.state,
                     branch=answer.branch,
@@ -185,13 +190,13 @@ class Settler:
             self._finished(held, "completed")
 
     async def _context_too_large(self, held: Held, answer: Answer, what: str) -> None:
-        error = self._error(
+        error = records.error(
             held,
             f"the results of this execution {what} for a whole context",
             cause="ContextTooLarge",
             exception="FlowExecutionException",
         )
-        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"))
+        await self._end_in_error(held, error, timing=records.timing(held, answer, "error"))
 
     # -- a step failed --------------------------------------------------------------------------------------------
 
@@ -227,22 +232,22 @@ class Settler:
         if verdict.next is retry.Next.LATER:
             self._stats.add("node_retries")
             await self._postpone(
-                held, verdict.delay_ms, lower_lost=True, error=error, timing=self._timing(held, answer, "retrying")
+                held, verdict.delay_ms, lower_lost=True, error=error, timing=records.timing(held, answer, "retrying")
             )
             return
         error["node_retries"] = node_failures - 1 if retryable else max(0, held.attempt - 1)
         letter = None
         if verdict.dead_letter:
             letter = self._letter(held, entry, f"processing_failed: {error.get('message')}", str(error["exception"]))
-        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"), letter=letter)
+        await self._end_in_error(held, error, timing=records.timing(held, answer, "error"), letter=letter)
 
     async def unexpected(self, held: Held, entry: Entry, answer: Answer) -> None:
         """An answer this build has no use for: a node that wants to wait."""
         what = (
             f"the executor answered {answer.kind!r}: the node wants to wait for an event, which this build does not run"
         )
-        error = self._error(held, what, cause=answer.kind, exception="FlowExecutionException")
-        await self._end_in_error(held, error, timing=self._timing(held, answer, "error"))
+        error = records.error(held, what, cause=answer.kind, exception="FlowExecutionException")
+        await self._end_in_error(held, error, timing=records.timing(held, answer, "error"))
 
     # -- an executor died ---------------------------------------------------------------------------------------------
 
@@ -260,7 +265,7 @@ class Settler:
                 lease_ttl_ms=self._settings.lease_ttl_ms,
                 stream=held.stream,
                 entry_id=held.entry_id,
-                death=jsontext.dumps(self._death(held, died)),
+                death=jsontext.dumps(records.death(held, died)),
                 active_ms_delta=held.unsaved_ms,
                 max_lost=self._settings.max_deliveries,
             ),
@@ -279,14 +284,14 @@ class Settler:
 
     async def postpone_after_death(self, held: Held, died: Died, delay_ms: int) -> None:
         """Give it up for a while: the step stays lost, its death is recorded."""
-        death = self._death(held, died)
+        death = records.death(held, died)
         logs.warning("step.postponed", execution_id=held.execution_id, node_id=held.node_id, delay_ms=delay_ms, **death)
         await self._postpone(held, delay_ms, lower_lost=False, death=death)
 
     async def executor_died(self, held: Held, entry: Entry, died: Died, reason: str) -> None:
         """The budget of lost steps is spent: terminal error, and the carrier to the DLQ (ledger S14)."""
-        death = self._death(held, died)
-        error = self._error(
+        death = records.death(held, died)
+        error = records.error(
             held,
             f"the executor died under this node: {died.cause} ({reason})",
             cause=died.cause,
@@ -295,7 +300,7 @@ class Settler:
         error["death"] = death
         error["node_retries"] = held.attempt - 1
         letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause)
-        await self._end_in_error(held, error, timing=self._error_timing(held), letter=letter)
+        await self._end_in_error(held, error, timing=records.unanswered_timing(held), letter=letter)
 
     async def exhausted(self, held: Held, entry: Entry, death: str | None, why: str | None = None) -> None:
         """Begun once more than its budget allows: it must not run again. ``why``: another reason than lost steps."""
@@ -303,34 +308,21 @@ class Settler:
         what = why or f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
         cause = "supervisor died" if why is None else "budget spent"
         exception = "ExecutorDiedError" if why is None else "NodeExecutionError"
-        error = self._error(held, what, cause=cause, exception=exception)
+        error = records.error(held, what, cause=cause, exception=exception)
         if death and why is None:
             error["death"] = jsontext.loads(death)
             cause = str(error["death"].get("cause", cause)) if isinstance(error["death"], dict) else cause
         error["node_retries"] = lost - 1
         await self._end_in_error(
-            held, error, timing=self._error_timing(held), letter=self._letter(held, entry, what, cause)
+            held, error, timing=records.unanswered_timing(held), letter=self._letter(held, entry, what, cause)
         )
-
-    def _death(self, held: Held, died: Died) -> dict[str, Any]:
-        return {
-            "cause": died.cause,
-            "signal": died.exit.signal,
-            "exit_code": died.exit.code,
-            "peak_rss_mib": died.exit.max_rss_kib // 1024,
-            "pid": died.exit.pid,
-            "node": held.node_id,
-            "attempt": held.attempt,
-            "holder": held.holder,
-            "at": iso_utc(wall_ms()),
-        }
 
     # -- other ends ------------------------------------------------------------------------------------------------
 
     async def cancelled(self, held: Held) -> None:
         """The checkpoint before the stopped step is kept (ledger S8)."""
         reason = held.cancel or "cancelled"
-        error = self._error(
+        error = records.error(
             held, f"cancelled: {reason}", code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException"
         )
         error["error_type"] = FlowErrorType.FLOW_ERROR.value
@@ -339,7 +331,7 @@ class Settler:
             held,
             "cancelled",
             node_id=held.node_id if begun else None,
-            timing=self._error_timing(held, "cancelled") if begun else None,
+            timing=records.unanswered_timing(held, "cancelled") if begun else None,
             error=error,
             active_ms=held.unsaved_ms,
             cancel_reason=reason,
@@ -575,66 +567,4 @@ class Settler:
             entry_id=held.entry_id,
             execution_id=held.execution_id,
             delivery_count=held.attempt,
-        )
-
-    @staticmethod
-    def _error(
-        held: Held, message: str, *, cause: str, exception: str, code: int | str = CODE_GENERIC
-    ) -> dict[str, Any]:
-        return {
-            "code": code,
-            "message": f"{exception}: {message}",
-            "error_type": FlowErrorType.NODE_ERROR.value,
-            "exception": exception,
-            "cause": cause,
-            "node": held.node_id,
-            "failed_node": held.node_id,
-            "node_retries": 0,
-        }
-
-    def _timing(self, held: Held, answer: Answer, status: str) -> bytes:
-        before = held.timings.get(held.node_id)
-        started = before.started_at if before is not None and before.open else answer.started_ms
-        ended = None if status == "retrying" else answer.ended_ms
-        return self._timing_text(held, status, started, ended)
-
-    @staticmethod
-    def _open_timing(held: Held, answer: Answer) -> bytes:
-        """The next node as it is handed out: shown as running, and closed by whatever becomes of it."""
-        assert answer.next_node is not None
-        node = held.outline.nodes.get(answer.next_node)
-        before = held.timings.get(answer.next_node)
-        started = len(held.timings) + (held.node_id not in held.timings)
-        return jsontext.dumps(
-            {
-                "order": started if before is None else before.order,
-                "type": node.type if node is not None else "",
-                "status": "running",
-                "started_at": answer.ended_ms,
-                "ended_at": None,
-                "attempts": 1,
-                "visit": 1 if before is None else before.visit + 1,
-            }
-        )
-
-    def _error_timing(self, held: Held, status: str = "error") -> bytes:
-        before = held.timings.get(held.node_id)
-        now = wall_ms()
-        elapsed = boot_ms() - held.step_started if held.step_started else 0
-        started = before.started_at if before is not None and before.open else now - elapsed
-        return self._timing_text(held, status, started, now)
-
-    @staticmethod
-    def _timing_text(held: Held, status: str, started_at: int, ended_at: int | None) -> bytes:
-        node = held.outline.nodes.get(held.node_id)
-        return jsontext.dumps(
-            {
-                "order": held.order,
-                "type": node.type if node is not None else "",
-                "status": status,
-                "started_at": started_at,
-                "ended_at": ended_at,
-                "attempts": held.attempt,
-                "visit": held.visit,
-            }
         )
