@@ -6,6 +6,8 @@ Leases and min-idle of 10 minutes unless a test says otherwise: nothing goes on 
 from __future__ import annotations
 
 import os
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from hosts import SupervisorProcess, World, until
 from plaita import jsontext
 from plaita.policy.carrier import resume_payload
 from plaita.store import carriers
-from plaita.testing.server import raw
+from plaita.testing.server import Server, raw
 
 
 def serve(world: World, instance: str, **named: Any) -> SupervisorProcess:
@@ -207,6 +209,25 @@ def test_L4_failed_attempts_are_still_counted_after_a_heartbeat(world: World) ->
     os.kill(one.busy("a")["pid"], 9)
     until(lambda: len(lines(world)) == 3, "the third attempt")
     assert [line.split()[2] for line in lines(world)] == ["1", "2", "3"]
+
+
+def test_DECISIONS_9_an_answer_finished_in_an_outage_longer_than_the_lease_is_committed_once_it_is_over(
+    own_server: Server, own_world: World
+) -> None:
+    world = own_world
+    one = serve(world, "one", lease_ttl_seconds=5)
+    line = {"type": "t_line", "file": str(world.folder / "lines")}
+    world.chain("f", {**line, "id": "a", "seconds": 1}, {**line, "id": "b"})
+    execution = world.start("f")
+    one.busy("a")
+    os.kill(own_server.pid, signal.SIGSTOP)
+    until(lambda: not any(row["node_id"] == "a" and row["step_s"] is not None for row in one.executors()), "a's end")
+    time.sleep(6)  # longer than the lease: its end is what this is about
+    os.kill(own_server.pid, signal.SIGCONT)
+    assert world.wait(execution)["status"] == "completed"
+    assert [text.split()[1:3] for text in lines(world)] == [["a", "1"], ["b", "1"]]
+    assert world.row(execution).control["attempts"] == "1"  # it was never handed out again
+    assert one.ask("status")["counters"]["answers_resent"] > 0
 
 
 def test_L7_a_dead_executors_step_is_run_again_at_once(world: World) -> None:
