@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -151,13 +152,24 @@ def test_scripts_forgotten_at_random_moments(own_server: Server, own_world: Worl
     assert status["counters"]["answers_resent"] == 0
 
 
+def _load_fast(server: Server) -> None:
+    """No client of ours speaks to a server that loads; it takes AUTH and CONFIG all the same."""
+    with socket.socket(socket.AF_UNIX) as plain:
+        plain.connect(server.socket_path)
+        plain.sendall(f"AUTH {server.password}\r\nCONFIG SET key-load-delay 0\r\n".encode())
+        answer = b""
+        while answer.count(b"\r\n") < 2:
+            answer += plain.recv(1024)
+        assert answer == b"+OK\r\n+OK\r\n"
+
+
 def test_loading_in_mid_work_and_at_the_start(
     own_server: Server, own_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that answers LOADING: a supervisor waits and says so, in mid-work as before its own start
     (KNOWN-TROUBLE 32)."""
     settings = embedded._settings
-    slowly = "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n"
+    slowly = "key-load-delay 3000\nloading-process-events-interval-bytes 1024\n"
     monkeypatch.setattr(embedded, "_settings", lambda *given: settings(*given) + slowly)
     own_server.do("EVAL", "for n = 1, 3000 do redis.call('SET', 'ballast:' .. n, 'x') end", 0)
     first = _serve(own_world, executors=1)
@@ -173,6 +185,7 @@ def test_loading_in_mid_work_and_at_the_start(
             lambda s: "LOADING" in (s["redis"]["error"] or ""), "a status that says LOADING"
         )
         assert (status["status"], status["serving"]) == (state, False)
+    _load_fast(own_server)
     starting.join()
     load.wait()
     load.clean()
