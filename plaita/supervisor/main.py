@@ -22,8 +22,9 @@ from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.supervisor import crash_points, logs, metrics
 from plaita.supervisor.control import ControlServer, listen
 from plaita.supervisor.embedded_hold import EmbeddedHold
+from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION
 from plaita.supervisor.stats import Stats
-from plaita.supervisor.supervisor import EXIT_BUG, EXIT_CONFIGURATION, Supervisor
+from plaita.supervisor.supervisor import Supervisor
 from plaita.supervisor.trees import new_mark, sweep_dead_trees
 from plaita.unix.limits import problems
 from plaita.unix.prctl import set_child_subreaper, set_dumpable

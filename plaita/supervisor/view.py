@@ -1,0 +1,192 @@
+"""What the supervisor shows of itself: the answers to ``status`` and ``explain``, its registry facts, its metrics.
+
+Reads the parts, changes none. The shapes are CONTRACT's; ``report`` has the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import plaita
+from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.policy.lifecycle import State
+from plaita.runtime_config import Generations, SupervisorConfig
+from plaita.store import carriers
+from plaita.store.call import Value
+from plaita.store.carriers import QueueStats
+from plaita.store.keys import Keys
+from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor import metrics, report
+from plaita.supervisor.disk_guard import DiskGuard
+from plaita.supervisor.gate import Gate
+from plaita.supervisor.life import Life
+from plaita.supervisor.pool import Pool
+from plaita.supervisor.registrar import Registrar
+from plaita.supervisor.stats import Stats
+from plaita.supervisor.templates import Templates
+
+METRICS_EVERY_S = 2.0
+QUEUE_STATS_S = 1.0
+
+
+def generation_ids(ids: Generations) -> dict[str, str]:
+    """The three ids of ledger C2 by name."""
+    return {
+        "config_family": ids.config_family,
+        "config_generation": ids.config_generation,
+        "budget_generation": ids.budget_generation,
+    }
+
+
+class View:
+    """``registrar`` is set once it exists: its record shows what the view says."""
+
+    registrar: Registrar
+
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        incarnation: str,
+        ids: Generations,
+        life: Life,
+        stats: Stats,
+        keys: Keys,
+        runner: AsyncRunner,
+        gate: Gate,
+        disk: DiskGuard,
+        pool: Pool,
+        templates: Templates,
+    ) -> None:
+        self._config = config
+        self._incarnation = incarnation
+        self._ids = generation_ids(ids)
+        self._life = life
+        self._stats = stats
+        self._keys = keys
+        self._runner = runner
+        self._gate = gate
+        self._disk = disk
+        self._pool = pool
+        self._templates = templates
+        self._last_queue: QueueStats | None = None
+        self._turned = wall_ms()
+
+    def facts(self) -> dict[str, Any]:
+        """The moving part of the registry record."""
+        return {
+            "status": self._life.state.value,
+            "paused": not self._gate.conditions["pause"].open,
+            "capacity": {"executors": self._config.executors, "free": self._pool.free, "busy": self._pool.busy},
+            "node_types": self._templates.node_types,
+        }
+
+    async def _queue_stats(self) -> QueueStats | None:
+        if not self._gate.conditions["redis"].open:
+            return None
+        try:
+            answer = await asyncio.wait_for(self._runner.run(carriers.stats(self._keys)), QUEUE_STATS_S)
+        except TimeoutError:
+            return None
+        return answer.value if isinstance(answer, Value) else None
+
+    async def status(self) -> dict[str, Any]:
+        """The answer to ``status`` (CONTRACT)."""
+        redis = self._gate.conditions["redis"]
+        writes = self._gate.conditions["writes"]
+        disk = self._gate.conditions["disk"]
+        free = self._disk.free_gib
+        template = self._templates.current
+        return {
+            "instance_id": self._config.instance_id,
+            "incarnation": self._incarnation,
+            "pid": os.getpid(),
+            "version": plaita.__version__,
+            "status": self._life.state.value,
+            "serving": report.serving(self._life.state, self._gate),
+            "paused": not self._gate.conditions["pause"].open,
+            "shut": self._gate.shut(),
+            "uptime_s": round((boot_ms() - self._life.started) / 1000, 3),
+            "registry_registered": self.registrar.registered,
+            "redis": {
+                "connected": redis.open,
+                "server": self._life.server or None,
+                "since": iso_utc(redis.since),
+                "error": next((shut.value for shut in (redis, writes) if not shut.open), None),
+            },
+            "queue": report.queue_block(self._keys, await self._queue_stats()),
+            "template": {"pid": template.pid, "generation": template.generation, "ready": template.can_spawn},
+            "executors": self.executors(),
+            "disk": {
+                "path": self._config.disk_guard_path,
+                "free_gib": None if free is None else round(free, 3),
+                "min_free_gib": self._config.min_free_disk_gib,
+                "open": disk.open,
+            },
+            "drain": self.drain(),
+            "counters": self._stats.snapshot(),
+            "timings": dict(self._stats.timings),
+            "generations": self._ids,
+        }
+
+    def executors(self) -> list[dict[str, Any]]:
+        """The rows of ``executors``, one a slot."""
+        return report.executor_rows(self._pool.executors, self._pool.restarts)
+
+    async def explain(self) -> dict[str, Any]:
+        """The answer to ``explain``: every gate, and what waits because of it."""
+        stats = await self._queue_stats()
+        waiting = None
+        if stats is not None and all(stream.lag is not None for stream in stats.streams):
+            waiting = sum(stream.lag or 0 for stream in stats.streams)
+        rows = report.gate_rows(self._gate, self._pool.free, self._config.executors, waiting, self._ids)
+        return {"serving": report.serving(self._life.state, self._gate), "gates": rows}
+
+    def drain(self) -> dict[str, Any]:
+        """How far a drain is, and its receipt."""
+        life = self._life
+        draining = life.state in (State.DRAINING, State.STOPPING)
+        phase = "none"
+        if draining:
+            phase = "draining" if life.carriers else "drained"
+        receipt = {
+            name: self._stats.get(name) - life.drain.before.get(name, 0) for name in ("finished", "handed_on", "killed")
+        }
+        return {
+            "phase": phase,
+            "since": iso_utc(life.drain.since) if draining else None,
+            "timeout_s": life.drain.timeout_s,
+            "left": life.carriers,
+            "receipt": receipt if draining else None,
+        }
+
+    def metrics(self) -> metrics.Snapshot:
+        """For a scrape, on another thread: reads what the loop last wrote, changes nothing."""
+        queue = report.queue_block(self._keys, self._last_queue)
+        return metrics.Snapshot(
+            instance=self._config.instance_id,
+            stream=self._keys.queue,
+            group=self._keys.group,
+            up=self._life.state is State.RUNNING,
+            active=self._pool.busy,
+            draining=self._life.state is State.DRAINING,
+            registered=self.registrar.registered,
+            heartbeat_s=self._turned / 1000,
+            counters=self._stats.snapshot(),
+            queue={
+                "stream_length": queue["stream_length"],
+                "pending": queue["pending"],
+                "dlq_length": queue["dlq_length"],
+                "delayed": queue["delayed"],
+                "max_deliveries": self._config.max_deliveries,
+                "claim_min_idle_ms": self._config.claim_min_idle_ms,
+            },
+        )
+
+    async def refresh_metrics(self) -> None:
+        """What a scrape must not ask Redis for itself; the heartbeat is a loop that turns."""
+        while True:
+            self._turned = wall_ms()
+            self._last_queue = await self._queue_stats()
+            await asyncio.sleep(METRICS_EVERY_S)

@@ -1,0 +1,119 @@
+"""How a carrier's parts are put together from the settings: admission, settler, dead letters, dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from plaita.policy.generations import Stamps
+from plaita.runtime_config import Generations, SupervisorConfig
+from plaita.store.keys import Keys
+from plaita.supervisor.admission import Admission, AdmissionSettings
+from plaita.supervisor.dead_letters import DeadLetters
+from plaita.supervisor.dispatch import Dispatch, DispatchSettings
+from plaita.supervisor.flow_cache import FlowCache
+from plaita.supervisor.lease_keeper import LeaseKeeper
+from plaita.supervisor.pool import Pool, PoolSettings
+from plaita.supervisor.sender import Sender
+from plaita.supervisor.settle import Settler, SettleSettings
+from plaita.supervisor.stats import Stats
+
+CONTEXT_MAX_BYTES = 64 * 1024 * 1024
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The parts that a carrier passes through."""
+
+    admission: Admission
+    settler: Settler
+    dispatch: Dispatch
+
+
+def keys_of(config: SupervisorConfig) -> Keys:
+    """The key names of the default tenant on this host's queue."""
+    return Keys(prefix=config.key_prefix, queue=config.queue_name, group=config.consumer_group, dlq=config.dlq_key)
+
+
+def pool_settings(config: SupervisorConfig) -> PoolSettings:
+    """Zeros of the settings are limits that are off."""
+    return PoolSettings(
+        size=config.executors,
+        kill_grace_s=config.kill_grace,
+        max_steps=config.max_steps_per_executor or None,
+        max_rss_mib=config.max_executor_rss_mib or None,
+    )
+
+
+def build_way(
+    config: SupervisorConfig,
+    ids: Generations,
+    holder: str,
+    keys: Keys,
+    sender: Sender,
+    pool: Pool,
+    keeper: LeaseKeeper,
+    stats: Stats,
+    *,
+    leaving: Callable[[], bool],
+    holder_record: Callable[[str], Awaitable[tuple[str, str] | None]],
+) -> Way:
+    """All parts of a carrier's way, knowing each other."""
+    lease_ttl_ms = config.lease_ttl_seconds * 1000
+    dead_letters = DeadLetters(
+        keys,
+        sender,
+        stats,
+        maxlen=config.dlq_max_len,
+        max_deliveries=config.max_deliveries,
+        patience_ms=lease_ttl_ms,
+    )
+    settler = Settler(
+        SettleSettings(
+            consumer=config.consumer_name,
+            holder=holder,
+            lease_ttl_ms=lease_ttl_ms,
+            max_deliveries=config.max_deliveries,
+            retention_ms=int(config.execution_state_ttl_days * DAY_MS),
+            dlq_maxlen=config.dlq_max_len,
+            context_max_bytes=CONTEXT_MAX_BYTES,
+        ),
+        keys,
+        sender,
+        stats,
+        dead_letters,
+    )
+    admission = Admission(
+        AdmissionSettings(
+            ours=Stamps(ids.config_family, ids.budget_generation), max_age_ms=config.task_max_age_seconds * 1000
+        ),
+        keys,
+        sender,
+        settler,
+        stats,
+    )
+    dispatch = Dispatch(
+        DispatchSettings(
+            holder=holder,
+            lease_ttl_ms=lease_ttl_ms,
+            max_deliveries=config.max_deliveries,
+            namespace=config.key_prefix,
+            isolate=config.isolate,
+            default_node_timeout_ms=config.default_node_timeout_ms,
+            registry=config.registry,
+            ask_liveness=not config.disable_holder_liveness,
+        ),
+        keys,
+        sender,
+        pool,
+        keeper,
+        FlowCache(sender),
+        settler,
+        dead_letters,
+        admission,
+        stats,
+        leaving=leaving,
+        holder_record=holder_record,
+    )
+    return Way(admission, settler, dispatch)
