@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -37,7 +38,12 @@ def _serving(world: World, **named: Any) -> SupervisorProcess:
 
 
 def _templates(supervisor: SupervisorProcess) -> list[int]:
-    return [pid for pid in supervisor.tree() if b"template" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in supervisor.tree():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end while we look
+            if b"template" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def test_a_template_that_dies_while_its_successor_imports_is_succeeded_once(world: World) -> None:
