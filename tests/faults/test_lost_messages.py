@@ -56,7 +56,7 @@ def test_the_calls_of_failing_and_dying_steps(world: World, proxy: Proxy, serve:
     )
 
 
-@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+@pytest.mark.parametrize("deed", [pytest.param("lose_request", marks=pytest.mark.long), "lose_reply"])
 def test_hand_on(world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, deed: Deed) -> None:
     """With leases and min-idle of 10 minutes, the next supervisor can only go on by what was handed on."""
     first = serve(executors=1)
@@ -73,6 +73,7 @@ def test_hand_on(world: World, plaita_server_process: Server, proxy: Proxy, serv
     judge(second, second.pid)
 
 
+@pytest.mark.long
 def test_a_reply_lost_without_a_word(world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve) -> None:
     """Nothing is reset: the connection is silent from then on, which only the response timeout shows."""
     supervisor = serve()

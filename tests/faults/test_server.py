@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 
 import pytest
 from fault_load import Load, bounded, judge
@@ -15,6 +15,8 @@ from hosts import SupervisorProcess, World, until
 
 from plaita.store import embedded
 from plaita.store.runner_sync import SyncRunner
+from plaita.testing.proxy import Proxy
+from plaita.testing.resp import end_of
 from plaita.testing.server import Server, raw
 
 
@@ -88,9 +90,13 @@ def _busy(server: Server) -> Iterator[str]:
 
 
 FAULTS = {"readonly": _replica, "oom": _full, "misconf": _cannot_save, "noreplicas": _too_few_replicas, "busy": _busy}
+FAST_FAULTS = ("readonly", "oom", "busy")
+LATE_FAULTS = ("misconf", "noreplicas")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [*FAST_FAULTS, *(pytest.param(fault, marks=pytest.mark.long) for fault in LATE_FAULTS)]
+)
 def test_writes_refused_for_a_while(own_server: Server, own_world: World, fault: str) -> None:
     """Nothing is taken meanwhile, `status` says why, and all goes on when it is over."""
     supervisor = _serve(own_world, executors=2)
@@ -152,45 +158,56 @@ def test_scripts_forgotten_at_random_moments(own_server: Server, own_world: Worl
     assert status["counters"]["answers_resent"] == 0
 
 
-def _load_fast(server: Server) -> None:
-    """No client of ours speaks to a server that loads; it takes AUTH and CONFIG all the same."""
-    with socket.socket(socket.AF_UNIX) as plain:
-        plain.connect(server.socket_path)
-        plain.sendall(f"AUTH {server.password}\r\nCONFIG SET key-load-delay 0\r\n".encode())
-        answer = b""
-        while answer.count(b"\r\n") < 2:
-            answer += plain.recv(1024)
-        assert answer == b"+OK\r\n+OK\r\n"
-
-
-def test_loading_in_mid_work_and_at_the_start(
-    own_server: Server, own_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that answers LOADING: a supervisor waits and says so, in mid-work as before its own start
-    (KNOWN-TROUBLE 32)."""
+def test_loading_in_mid_work(own_server: Server, own_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For three seconds the server loads what it held; `status` says LOADING, not how the outage began."""
     settings = embedded._settings
-    slowly = "key-load-delay 3000\nloading-process-events-interval-bytes 1024\n"
+    slowly = "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n"
     monkeypatch.setattr(embedded, "_settings", lambda *given: settings(*given) + slowly)
     own_server.do("EVAL", "for n = 1, 3000 do redis.call('SET', 'ballast:' .. n, 'x') end", 0)
-    first = _serve(own_world, executors=1)
-    load = Load(own_world, own_server, seconds=0.2)
-    load.start(2)
+    supervisor = _serve(own_world)
+    load = Load(own_world, own_server, seconds=0.1)
+    load.start(4)
     load.wait_lines(2)
     own_server.kill()
     starting = threading.Thread(target=own_server.start)
     starting.start()
-    second = own_world.supervisor(instance="two", preload="trouble", executors=1)
-    for supervisor, state in ((first, "running"), (second, "starting")):
-        status = supervisor.wait_status(
-            lambda s: "LOADING" in (s["redis"]["error"] or ""), "a status that says LOADING"
-        )
-        assert (status["status"], status["serving"]) == (state, False)
-    _load_fast(own_server)
+    status = supervisor.wait_status(lambda s: "LOADING" in (s["redis"]["error"] or ""), "a status that says LOADING")
+    assert (status["status"], status["serving"]) == ("running", False)
     starting.join()
     load.wait()
     load.clean()
-    judge(first, first.pid)
-    judge(second, second.pid)
+    judge(supervisor, supervisor.pid)
+
+
+class _Loading(socketserver.StreamRequestHandler):
+    """A server that answers LOADING to everything."""
+
+    def handle(self) -> None:
+        held = b""
+        while data := self.request.recv(65536):
+            held += data
+            while held and (end := end_of(held)) > 0:
+                held = held[end:]
+                self.request.sendall(b"-LOADING Valkey is loading the dataset in memory\r\n")
+
+
+def test_loading_at_the_start(world: World, plaita_server_process: Server) -> None:
+    """A supervisor that comes before its server has loaded waits, and says what for (KNOWN-TROUBLE 32)."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Loading) as stub:
+        stub.daemon_threads = True
+        threading.Thread(target=stub.serve_forever, daemon=True).start()
+        with closing(Proxy(stub.server_address)) as proxy:  # type: ignore[arg-type]
+            supervisor = world.supervisor(redis_url=proxy.url(plaita_server_process.password), preload="trouble")
+            status = supervisor.wait_status(lambda s: s["template"]["ready"], "an answer while the server loads")
+            assert (status["status"], status["serving"]) == ("starting", False)
+            assert "LOADING" in status["redis"]["error"]
+            proxy.set_target(plaita_server_process.socket_path)
+            load = Load(world, plaita_server_process)
+            load.start(2)
+            load.wait()
+            load.clean()
+            judge(supervisor, supervisor.pid)
+        stub.shutdown()
 
 
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
