@@ -132,3 +132,19 @@ def test_every_seventh(
     proxy.clear()
     load.clean()
     judge(supervisor, supervisor.pid, lines=200)
+
+
+@pytest.mark.long
+def test_a_begin_that_is_never_answered(
+    world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve
+) -> None:
+    """For a whole lease: the carrier is let go of then, and does not lie until it has been idle for 10 minutes."""
+    supervisor = serve(lease_ttl_seconds=5)
+    load = Load(world, plaita_server_process)
+    proxy.add(Rule("begin", "lose_request", times=1_000_000))
+    load.start(2)
+    until(lambda: supervisor.text().count("begin.unanswered") >= 2, "begins given up")
+    proxy.clear()
+    load.wait()
+    load.clean()
+    judge(supervisor, supervisor.pid, lines=120)
