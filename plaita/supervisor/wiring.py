@@ -17,6 +17,7 @@ from plaita.supervisor.pool import Pool, PoolSettings
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, SettleSettings
 from plaita.supervisor.stats import Stats
+from plaita.supervisor.stepping import Stepper, StepSettings
 
 CONTEXT_MAX_BYTES = 64 * 1024 * 1024
 DAY_MS = 86_400_000
@@ -98,15 +99,14 @@ def build_way(
             holder=holder,
             lease_ttl_ms=lease_ttl_ms,
             max_deliveries=config.max_deliveries,
-            namespace=config.key_prefix,
-            isolate=config.isolate,
-            default_node_timeout_ms=config.default_node_timeout_ms,
             registry=config.registry,
             ask_liveness=not config.disable_holder_liveness,
         ),
         keys,
         sender,
-        pool,
+        Stepper(
+            StepSettings(config.key_prefix, config.isolate, config.default_node_timeout_ms), sender, pool, keeper, stats
+        ),
         keeper,
         FlowCache(sender),
         settler,
