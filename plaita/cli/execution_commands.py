@@ -112,6 +112,7 @@ def start(
 
     if timeout is not None and not wait_for_end:
         raise InputError("--timeout belongs to --wait; give both")
+    operations.check_timeout(timeout)  # before anything is started
     value = read_json(given, "--input", {})
     started = session.perform(
         operations.start,

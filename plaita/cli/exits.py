@@ -5,7 +5,9 @@ People and scripts get one line about what was wrong; a traceback appears only f
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -29,6 +31,7 @@ TIMED_OUT = 4
 BUG = 70
 CONFIGURATION = 78
 INTERRUPTED = 130
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def code_of(error: PlaitaError) -> int:
@@ -67,6 +70,14 @@ def speak_any_language() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _abandon_stdout() -> None:
+    """Let the interpreter's last flush of stdout succeed, so that it does not replace the exit code."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str], *, usage: int = USAGE) -> int:
     """Run a command line and answer its exit code; never raises. ``usage`` replaces the code of usage errors."""
     command = typer.main.get_command(app)
@@ -81,6 +92,13 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str], *, usage: 
         return usage if code == USAGE else code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            traceback.print_exc()
+            return BUG
+        complain(program, [f"the output cannot be written: {error.strerror}"])
+        _abandon_stdout()
+        return FAILED
     except Exception:  # noqa: BLE001 - the outermost edge: a bug is shown whole and has a code of its own
         traceback.print_exc()
         return BUG

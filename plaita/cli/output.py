@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 240  # a pipe has no width of its own; ids must not be folded
+_NARROWEST = 120  # narrower terminals wrap the lines themselves: unlike cut ids and folded times, those can be read
 _STATUS_STYLES = {
     "completed": "green",
     "error": "red",
@@ -68,8 +69,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     made = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
-    if not made.is_terminal:
-        made.width = _PIPE_WIDTH
+    made.width = max(made.width, _NARROWEST) if made.is_terminal else _PIPE_WIDTH
     return made
 
 

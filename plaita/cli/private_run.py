@@ -29,6 +29,7 @@ from plaita.unix.prctl import set_pdeathsig
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.05
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StoppedError(PlaitaError):
@@ -37,23 +38,35 @@ class StoppedError(PlaitaError):
 
 @contextmanager
 def _terminated_as_error() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind like Ctrl-C, so that nothing is left behind."""
+    """SIGTERM and SIGHUP unwind like Ctrl-C, so that nothing is left behind. The first signal is all it takes: later
+    ones would only break off the cleaning up, which has limits of its own."""
+
+    stopped = False
 
     def stop(number: int, _frame: Any) -> None:
+        nonlocal stopped
+        if stopped:
+            return
+        stopped = True
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise StoppedError(f"stopped by {signal.Signals(number).name}")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handled = [each for each in _STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # nohup, `&` in scripts
+    before = {number: signal.signal(number, stop) for number in handled}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not stopped:  # else the program ends, and does so with the code of the first signal
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _supervisor_command(folder: str, preloads: Sequence[str]) -> list[str]:
     command = [sys.executable, "-m", "plaita.cli.supervisor", "run", "--embedded", f"{folder}/data"]
     command += ["--socket", f"{folder}/s.sock", "--executors", "1", "--instance-id", f"run-{os.getpid()}"]
     command += ["--drain-timeout", "2", "--kill-grace", "1", "--no-registry", "--log-level", "WARNING"]
+    command += ["--metrics-port", "0"]  # the environment may name the port of the supervisor beside it
     for module in preloads:
         command += ["--preload", module]
     return command
@@ -91,9 +104,9 @@ def run_privately(
     definition: Definition, given: Any, preloads: Sequence[str], timeout: float | None, tenant: str | None
 ) -> dict[str, Any]:
     """The execution as ``show`` gives it, after its end. Raises WaitTimeoutError after ``timeout`` seconds."""
-    folder = tempfile.mkdtemp(prefix="plaita-run-")
     process: subprocess.Popen[bytes] | None = None
     with _terminated_as_error():
+        folder = tempfile.mkdtemp(prefix="plaita-run-")
         try:
             process = subprocess.Popen(
                 _supervisor_command(folder, preloads),

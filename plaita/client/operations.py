@@ -123,6 +123,12 @@ def check_reason(value: object) -> str:
     return value
 
 
+def check_timeout(value: float | None) -> None:
+    """A time to wait: finite seconds, or None for no limit."""
+    if value is not None and not 0 <= value < float("inf"):
+        raise InputError(f"timeout: {value}; a number of seconds, 0 or more")
+
+
 # -- executions -------------------------------------------------------------------------------------
 
 
@@ -211,8 +217,7 @@ def wait(keys: Keys, execution_ids: Sequence[str], timeout: float | None) -> Ope
     Raises WaitTimeoutError after ``timeout`` seconds, RefusedError for an id that has no row. An outage in between is
     sat out for a minute, since the executions go on after it.
     """
-    if timeout is not None and not 0 <= timeout < float("inf"):
-        raise InputError(f"timeout: {timeout}; a number of seconds, 0 or more")
+    check_timeout(timeout)
     began = time.monotonic()
     wanted = [check_execution_id(execution_id) for execution_id in execution_ids]
     open_ids, pause, last_answer = list(dict.fromkeys(wanted)), _FIRST_POLL_SECONDS, None

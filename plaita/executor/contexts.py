@@ -83,7 +83,7 @@ class Contexts:
             context = Context(
                 execution_id=run.execution_id,
                 flow_id=run.flow_id,
-                input=None if run.input is None else jsontext.loads(run.input),
+                input={} if run.input is None else jsontext.loads(run.input),
                 global_context=flow.global_context,
                 env={name: os.environ[name] for name in flow.expose_env if name in os.environ},
             )

@@ -12,6 +12,9 @@ from typing import Any
 from plaita import jsontext
 from plaita.flow.expressions import Scope
 
+NO_INPUT: Any = object()
+"""Not even null was given: ``$INPUT`` is an empty object."""
+
 
 class StepState:
     """What node code stores with ``set_state``, seen by later steps. Changes belong to one step: they are kept when the
@@ -60,7 +63,7 @@ class Context:
         *,
         execution_id: str,
         flow_id: str | None = None,
-        input: Any = None,
+        input: Any = NO_INPUT,
         global_context: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         parent: Scope | None = None,
@@ -78,7 +81,7 @@ class Context:
         self._state: dict[str, Any] = {}
         self.step_state = StepState(self._state)
         self._roots: dict[str, Any] = {
-            "INPUT": {} if input is None else input,
+            "INPUT": {} if input is NO_INPUT else input,
             "NODE": self.results,
             "GLOBAL": {**(global_context or {}), "flow_id": flow_id},
             "ENV": dict(env or {}),

@@ -117,22 +117,39 @@ def nested_part(annotation: Any) -> type[Part] | None:
 
 
 def unknown_fields(cls: type[BaseModel], data: Any, place: str) -> Iterator[tuple[str, str]]:
-    """(place, reason) of each key that no field of ``cls`` or of its parts takes. Keys that begin with ``_`` or ``x-``
-    are the author's own."""
+    """(place, reason) of each key that no field of ``cls`` or of its parts takes, or that another spelling overrules.
+    Keys that begin with ``_`` or ``x-`` are the author's own."""
     if not isinstance(data, Mapping):
         return
     table = spellings(cls)
     tolerated = cls.tolerated_names if issubclass(cls, Part) else frozenset()
     extras_allowed = cls.model_config.get("extra") == "allow"
     names = Nearest(table)
+    given: dict[str, list[str]] = {}
     for key, value in data.items():
         name = table.get(key) if isinstance(key, str) else None
         where = f"{place}.{key}" if place else str(key)
         if name is not None:
+            given.setdefault(name, []).append(key)
             yield from _unknown_inside(cls, name, value, where)
         elif not extras_allowed and key not in tolerated and not str(key).startswith(("_", "x-")):
             near = names.find(str(key))
             yield where, "unknown field, ignored" + (f"; did you mean {near!r}?" if near else "")
+    yield from _overruled(table, data, given, place)
+
+
+def _overruled(
+    table: Mapping[str, str], data: Mapping[Any, Any], given: Mapping[str, list[str]], place: str
+) -> Iterator[tuple[str, str]]:
+    """A field in two spellings with two values: one of them has no effect, which its author should know."""
+    for keys in given.values():
+        if len(keys) < 2:
+            continue
+        value = _first_value(table, data, keys)
+        counts = next(spelling for spelling in table if spelling in keys and data[spelling] == value)
+        for key in keys:
+            if data[key] is not None and data[key] != value:
+                yield f"{place}.{key}" if place else key, f"has no effect: {counts!r} is given too, and counts"
 
 
 def _unknown_inside(cls: type[BaseModel], name: str, value: Any, place: str) -> Iterator[tuple[str, str]]:

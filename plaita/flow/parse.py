@@ -295,7 +295,7 @@ def _warn_of_node(node: BaseNode, raw: dict[str, Any], place: str, reader: _Read
     if node.timeout_handler.code is not None:
         reader.warn(f"{place}.timeoutHandler.code", "has no effect: a timeout always has the code -1")
     absorbs = node.error_handler.strategy == "continue"
-    if not node.branching and not node.ends_flow and node.next is None and not absorbs:
+    if not node.branching and not node.ends_flow and not node.next and not absorbs:
         reader.warn(place, f"node {node.id!r} is no end and has no next: an execution that gets here ends in error")
     if len(reader.warnings) >= MAX_WARNINGS:
         return

@@ -210,6 +210,13 @@ def test_input_keeps_the_last_of_two_keys(stored: str, plaita: Run) -> None:
     assert plaita("show", "e1", "--json").json["input"] == {"a": 2}
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1"])
+def test_a_time_that_is_none_is_refused_before_anything_starts(stored: str, plaita: Run, seconds: str) -> None:
+    told = plaita("start", stored, "--id", "e1", "--wait", "--timeout", seconds)
+    assert (told.code, told.out) == (2, "")
+    assert plaita("list", "--json").json["total"] == 0
+
+
 def test_dedup_key_answers_the_first_execution(stored: str, plaita: Run) -> None:
     first = plaita("start", stored, "--dedup-key", "order-17", "--json").json
     second = plaita("start", stored, "--dedup-key", "order-17", "--json").json
@@ -460,3 +467,11 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_on_a_narrow_terminal_no_id_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    from plaita.cli.output import console
+
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    assert console().width >= 100

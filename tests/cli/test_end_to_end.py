@@ -162,6 +162,53 @@ def test_run_interrupted_in_a_step_leaves_nothing(
     assert mentions(str(home)) == []
 
 
+def test_run_told_to_stop_many_times_still_cleans_up(home: Path, environ: dict[str, str]) -> None:
+    (home / "nap.json").write_text(json.dumps(sleeping(600, str(home / "begun"))))
+    command = [*PLAITA, "run", "nap.json", "--preload", "cli_nodes"]
+    process = subprocess.Popen(command, env=environ, cwd=home, stderr=subprocess.PIPE, text=True)
+    until((home / "begun").exists, "the step began")
+    assert process.stderr is not None
+    while list((home / "tmp").iterdir()):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+        time.sleep(0.05)
+    told = process.stderr.read()
+    assert "Traceback" not in told, told
+    assert process.wait(CEILING_S) in (1, 130), told
+    assert list((home / "tmp").iterdir()) == []
+    assert mentions(str(home)) == []
+
+
+def test_run_beside_a_supervisor_takes_none_of_its_ports(
+    home: Path, environ: dict[str, str], hello: dict[str, Any]
+) -> None:
+    (home / "hello.json").write_text(json.dumps(hello))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = {"PLAITA_METRICS_PORT": str(taken.getsockname()[1]), "PLAITA_REDIS_URL": "redis://127.0.0.1:1/0"}
+        done = subprocess.run(
+            [*PLAITA, "run", "hello.json"],
+            capture_output=True,
+            text=True,
+            env=environ | settings,
+            cwd=home,
+            timeout=CEILING_S,
+        )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["flow", "validate", "hello.json"], ["flow", "validate", "hello.json", "--json"]])
+def test_a_full_disk_under_stdout_is_no_traceback(
+    home: Path, environ: dict[str, str], hello: dict[str, Any], words: list[str]
+) -> None:
+    (home / "hello.json").write_text(json.dumps(hello))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PLAITA, *words], stdout=full, stderr=subprocess.PIPE, text=True, env=environ, cwd=home, timeout=CEILING_S
+        )
+    assert done.returncode == 1
+    assert done.stderr == "plaita: the output cannot be written: No space left on device\n"
+
+
 def test_run_killed_outright_takes_its_supervisor_along(home: Path, environ: dict[str, str]) -> None:
     (home / "nap.json").write_text(json.dumps(sleeping(600, str(home / "begun"))))
     process = subprocess.Popen([*PLAITA, "run", "nap.json", "--preload", "cli_nodes"], env=environ, cwd=home)

@@ -54,7 +54,8 @@ def drive(registry: NodeRegistry) -> Callable[..., Driven]:
 
     def drive(definition: Any, flow_input: Any = None, *, max_steps: int = 50, **step_options: Any) -> Driven:
         flow = parse_flow(definition, registry)
-        context = Context(execution_id="e1", flow_id=flow.flow_id, input=flow_input, global_context=flow.global_context)
+        given = {} if flow_input is None else flow_input
+        context = Context(execution_id="e1", flow_id=flow.flow_id, input=given, global_context=flow.global_context)
         driven = Driven(flow, context)
         node_id = flow.start
         for _ in range(max_steps):

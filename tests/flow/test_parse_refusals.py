@@ -667,3 +667,20 @@ def test_a_long_key_with_many_children_costs_no_square(parse: Parse) -> None:
 def test_many_unknown_fields_are_told_up_to_a_number(parse: Parse) -> None:
     parsed = parse(between({"type": "mock", **{f"nexq{number}": 1 for number in range(100_000)}}))
     assert len(parsed.warnings) == 500
+
+
+def test_a_field_in_two_spellings_with_two_values_warns(parse: Any) -> None:
+    end = {"type": "end", "id": "e"}
+    handlers = {"errorHandler": {"strategy": "continue"}, "error_handler": {"strategy": "abort"}}
+    flow = parse({"nodes": [{"type": "mock", "id": "m", "next": "e", **handlers}, end]})
+    assert flow.nodes["m"].error_handler.strategy == "abort"
+    assert [str(each) for each in flow.warnings] == [
+        "nodes[0].errorHandler: has no effect: 'error_handler' is given too, and counts"
+    ]
+    same = {name: {"strategy": "continue"} for name in handlers}
+    assert not parse({"nodes": [{"type": "mock", "id": "m", "next": "e", **same}, end]}).warnings
+
+
+def test_an_empty_next_is_no_next(parse: Any) -> None:
+    flow = parse({"nodes": [{"type": "start", "id": "s", "next": ""}, {"type": "end", "id": "e"}]})
+    assert any("is no end and has no next" in str(each) for each in flow.warnings)

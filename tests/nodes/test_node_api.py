@@ -26,7 +26,7 @@ def step(registry: NodeRegistry, node: dict[str, Any], *, flow_input: Any = None
     flow = parse_flow(
         {"flow_id": "f", "nodes": [{"id": "n", "next": "e", **node}, {"type": "end", "id": "e"}]}, registry
     )
-    context = Context(execution_id="x1", flow_id=flow.flow_id, input=flow_input, global_context={"k": ["v"]})
+    context = Context(execution_id="x1", flow_id=flow.flow_id, input=flow_input or {}, global_context={"k": ["v"]})
     return run_step(
         flow,
         context,

@@ -1,7 +1,7 @@
 """A flow ends the same way in this process (``Flow.run``) and through a supervisor: status, output, error, code.
 
-The two share the engine; what they do not share (threads or killed processes for time, the way a result is carried) must
-not show in the outcome (FLOW-FORMAT 10 and 15).
+The two share the engine; what they do not share (threads or killed processes for time, the way a result is carried)
+must not show in the outcome (FLOW-FORMAT 10 and 15).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from hosts import NODES, World
 
 from plaita import Flow
+from plaita.client import operations
 from plaita.errors import FlowExecutionException
 from plaita.nodes.builtin import BUILT_IN
 from plaita.nodes.registry import NodeRegistry
@@ -134,6 +135,16 @@ def _local(definition: dict[str, Any]) -> dict[str, Any]:
     except FlowExecutionException as error:
         told = {"code": error.code, "message": error.message, "error_type": error.error_type.value, "node": error.node}
         return {"status": "error", "output": None, "error": told}
+
+
+def test_an_input_of_null_is_null_and_none_at_all_is_an_empty_object(world: World) -> None:
+    world.serving()
+    world.put(**ends(output={"all": "$INPUT", "key": "$INPUT.key"}), flow_id="f")
+    told = world.client.perform(operations.start(world.keys, "f", None))
+    row = world.wait(told.execution_id)
+    assert (row["input"], row["output"]) == (None, {"all": None, "key": None})
+    row = world.run("f")
+    assert (row["input"], row["output"]) == ({}, {"all": {}, "key": None})
 
 
 def test_in_process_and_through_a_supervisor_a_flow_ends_the_same(world: World) -> None:
