@@ -125,8 +125,8 @@ def check_reason(value: object) -> str:
 
 def check_timeout(value: float | None) -> None:
     """A time to wait: finite seconds, or None for no limit."""
-    if value is not None and not 0 <= value < float("inf"):
-        raise InputError(f"timeout: {value}; a number of seconds, 0 or more")
+    if value is not None and not (isinstance(value, (int, float)) and 0 <= value < float("inf")):
+        raise InputError(f"timeout: {value!r}; a number of seconds, 0 or more")
 
 
 # -- executions -------------------------------------------------------------------------------------

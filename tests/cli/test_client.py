@@ -139,3 +139,9 @@ def test_wait_sits_out_an_outage_but_not_at_its_beginning() -> None:
         drive(operations.wait(Keys(), ["e"], None), Unavailable("down"))
     with pytest.raises(RefusedError):
         drive(operations.wait(Keys(), ["e"], None), Value(["running"]), Unavailable("down"), Value([None]))
+
+
+@pytest.mark.parametrize("timeout", ["5", -1, float("inf"), float("nan")])
+def test_a_time_to_wait_is_a_finite_number(connected: str, timeout: Any) -> None:
+    with Client() as client, pytest.raises(InputError, match="a number of seconds"):
+        client.wait("e1", timeout)
