@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 import uuid
 
@@ -10,6 +11,7 @@ from plaita.errors import InputError
 
 MAX_ID_LENGTH = 200
 _PUNCTUATION = frozenset("._-:/")
+_PLAIN = re.compile(rf"[A-Za-z0-9._:/-]{{1,{MAX_ID_LENGTH}}}", re.ASCII)
 
 
 def check_id(value: object, what: str) -> str:
@@ -17,6 +19,8 @@ def check_id(value: object, what: str) -> str:
 
     1 to 200 characters: letters and digits of any script (with their combining marks) and ``. _ - : /``.
     """
+    if type(value) is str and _PLAIN.fullmatch(value) is not None:
+        return value  # the common case: ASCII is its own NFC
     if not isinstance(value, str):
         raise InputError(f"{what}: {value!r} is not a text; an id is 1 to {MAX_ID_LENGTH} characters of text")
     try:

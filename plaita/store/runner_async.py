@@ -196,9 +196,13 @@ class _Lane:
     def wake(self) -> None:
         """Send what is queued in this turn of the loop, together with what else is queued until then."""
         if self.wire is not None:
-            if not self._scheduled:
-                self._scheduled = True
-                self.loop.call_soon(self._flush)
+            if self._scheduled:
+                return
+            if not self.wire.waiting:
+                self._flush()  # nothing is under way that this could travel together with
+                return
+            self._scheduled = True
+            self.loop.call_soon(self._flush)
         elif self._queue and self._connecting is None and not self._closed:
             self._connecting = self.loop.create_task(self._connect())
 

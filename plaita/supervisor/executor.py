@@ -58,6 +58,7 @@ class Executor:
     state: Slot = Slot.SPAWNING
     template: TemplateHandle | None = None  # which one was asked to fork it
     pid: int | None = None
+    hello_pid: int | None = None  # of a hello that came before the template told the pid
     pidfd: int | None = None
     channel: FrameChannel | None = None
     outputs: list[OutputReader] = field(default_factory=list)

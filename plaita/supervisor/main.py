@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -103,6 +104,9 @@ async def _serve(config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold 
     stop_metrics = None
     if config.metrics_port:
         stop_metrics = metrics.serve(config.metrics_host, config.metrics_port, supervisor.metrics)
+    # What is alive by now stays: later collections need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     await control.start()
     try:
         return await supervisor.run()

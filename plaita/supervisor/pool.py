@@ -357,12 +357,17 @@ class Pool:
                 return
             self._apply(executor, SlotEvent.ANSWER, message)
         elif isinstance(message, Hello):
-            if message.pid != executor.pid:
-                self._protocol_error(executor, f"a hello of pid {message.pid}, not {executor.pid}")
-                return
-            self._apply(executor, SlotEvent.HELLO)
+            self._greeted(executor, message.pid)
         else:
             logs.info("step.progress", execution_id=executor.execution_id, node_id=executor.node_id, note=message.note)
+
+    def _greeted(self, executor: Executor, pid: int) -> None:
+        if executor.pid is None:
+            executor.hello_pid = pid  # its own socket was faster than the template's: spawned() will compare
+        elif pid != executor.pid:
+            self._protocol_error(executor, f"a hello of pid {pid}, not {executor.pid}")
+        else:
+            self._apply(executor, SlotEvent.HELLO)
 
     def _protocol_error(self, executor: Executor, detail: str) -> None:
         logs.warning("executor.protocol_error", slot=executor.slot, pid=executor.pid, detail=detail)
@@ -485,6 +490,8 @@ class Pool:
             self.template.adopt(message.pid, pidfd)
         if executor.state is Slot.KILLED:
             self._kill(executor)
+        if executor.hello_pid is not None:
+            self._greeted(executor, executor.hello_pid)
         early = self._early_exits.pop(message.pid, None)
         if early is not None:
             self._apply(executor, SlotEvent.EXITED, early)

@@ -102,9 +102,12 @@ def test_a_caller_cancelled_before_sending_never_happens(loop_run: Run, plaita_s
     async def main() -> None:
         runner = AsyncRunner(plaita_server.url)
         await runner.run(echo("warm"))
+        ahead = asyncio.create_task(runner.run(echo("under way")))  # a call that finds the lane idle is sent at once
+        await asyncio.sleep(0)
         task = asyncio.create_task(runner.run(raw("SET", "cancelled", "1")))
         await asyncio.sleep(0)
         task.cancel()
+        assert await ahead == Value("under way")
         assert await runner.run(raw("EXISTS", "cancelled")) == Value(0)
         await runner.close()
 

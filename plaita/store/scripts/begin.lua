@@ -7,12 +7,11 @@
 --     leased (lease value), no_flow, no_version
 -- include: begun
 -- include: resolve
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind ~= 'hash' and kind ~= 'none' then
-  return {'refused', 'wrong_type', kind}
-end
-local row = redis.call('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
+local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
   'started_at')
+if row.err then
+  return {'refused', 'wrong_type', redis.call('TYPE', KEYS[1]).ok}
+end
 local tombstone = redis.call('HGET', KEYS[9], ARGV[8])
 if tombstone then
   return {'refused', 'tombstoned', tombstone}

@@ -19,16 +19,18 @@ local function begun(token, lease)
       wanted[#wanted + 1] = name
     end
   end
-  local fields = {}
+  local fields, lost = {}, 0
   for from = 1, #wanted, CHUNK do
     local to = math.min(from + CHUNK - 1, #wanted)
     local values = redis.call('HMGET', KEYS[1], unpack(wanted, from, to))
     for i = from, to do
       fields[#fields + 1] = wanted[i]
       fields[#fields + 1] = values[i - from + 1]
+      if wanted[i] == 'lost' then
+        lost = tonumber(values[i - from + 1]) or 0
+      end
     end
   end
-  local lost = tonumber(redis.call('HGET', KEYS[1], 'lost')) or 0
   return {
     'ok', token, lease, now_ms(), lost > tonumber(ARGV[7]) and 1 or 0, redis.call('GET', KEYS[5]), fields, results, states,
   }
