@@ -33,6 +33,15 @@ def _pool() -> tuple[Pool, Executor]:
     return pool, executor
 
 
+def _child() -> int:
+    return os.posix_spawn("/bin/sleep", ["sleep", "100"], {}, setpgroup=0)
+
+
+def _end(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
 def _hello(pid: int) -> Hello:
     return Hello(pid=pid, generation=1, slot=0, python="3", started_ms=0)
 
@@ -40,7 +49,7 @@ def _hello(pid: int) -> Hello:
 def test_a_hello_may_come_before_the_template_has_told_the_pid() -> None:
     async def main() -> None:
         pool, executor = _pool()
-        child = os.posix_spawn("/bin/sleep", ["sleep", "100"], {})
+        child = _child()
         try:
             pool._on_frame(executor, _hello(child).to_frame())
             assert executor.state is Slot.SPAWNING
@@ -48,8 +57,7 @@ def test_a_hello_may_come_before_the_template_has_told_the_pid() -> None:
             assert executor.state is Slot.IDLE
             asyncio.get_running_loop().remove_reader(executor.pidfd)  # type: ignore[arg-type]
         finally:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _end(child)
 
     asyncio.run(main())
 
@@ -57,13 +65,13 @@ def test_a_hello_may_come_before_the_template_has_told_the_pid() -> None:
 def test_a_hello_of_another_process_is_a_protocol_error() -> None:
     async def main() -> None:
         pool, executor = _pool()
-        child = os.posix_spawn("/bin/sleep", ["sleep", "100"], {}, setpgroup=0)
+        child = _child()
         try:
             pool.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
             pool._on_frame(executor, _hello(child + 1).to_frame())
             assert executor.state is Slot.KILLED
             asyncio.get_running_loop().remove_reader(executor.pidfd)  # type: ignore[arg-type]
         finally:
-            os.waitpid(child, 0)
+            _end(child)
 
     asyncio.run(main())
