@@ -63,6 +63,12 @@ class Server:
         self._hold = Embedded.open(self.folder)
         self._runner.close()
         self._runner = SyncRunner(self.url, name="plaita-testing")
+        self.write_through()
+
+    def write_through(self) -> None:
+        """From now on an answered write survives ``kill``. With ``everysec`` it may still be in the server's memory while
+        the disk is busy, and be lost."""
+        self.do("CONFIG", "SET", "appendfsync", "always")
 
     def listen(self) -> int:
         """Take connections on a port of this host too, until it ends; the port."""

@@ -35,6 +35,7 @@ def own_server() -> Iterator[Server]:
     """A server of the test's own, for tests that restart or change it."""
     with tempfile.TemporaryDirectory(prefix="plaita-") as folder:
         server = Server(Path(folder) / "data")
+        server.write_through()
         yield server
         server.close()
 

@@ -25,6 +25,7 @@ EXECUTIONS, STEPS = 6, 150
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[Server]:
     found = Server(tmp_path / "own")
+    found.write_through()
     yield found
     found.close()
 

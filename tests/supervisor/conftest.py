@@ -31,6 +31,7 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
     """A server of the test's own, for tests that empty, restart or stop it."""
     with tempfile.TemporaryDirectory(prefix="plaita-") as folder:
         server = Server(Path(folder) / "data")
+        server.write_through()
         yield server
         server.close()
 
