@@ -66,8 +66,8 @@ class Server:
         self.write_through()
 
     def write_through(self) -> None:
-        """From now on an answered write survives ``kill``. With ``everysec`` it may still be in the server's memory while
-        the disk is busy, and be lost."""
+        """From now on an answered write survives ``kill``. With ``everysec`` it may still be in the server's memory
+        while the disk is busy, and be lost."""
         self.do("CONFIG", "SET", "appendfsync", "always")
 
     def listen(self) -> int:
