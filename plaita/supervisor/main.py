@@ -76,6 +76,10 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
     for warning in config.warnings:
         logs.warning("config.warning", warning=warning)
     crash_points.arm(os.environ)
+    if config.langfuse:
+        logs.warning(
+            "config.warning", warning="--langfuse: this build sends no traces; everything else runs as without it"
+        )
     for problem in problems(config.executors):
         logs.warning("limits.low", problem=problem)
     sock = listen(config.socket)

@@ -47,6 +47,12 @@ def test_a_preload_that_does_not_import_ends_with_78_and_its_name(world: World) 
     assert "no_such_module_anywhere" in supervisor.text()
 
 
+def test_a_setting_that_does_nothing_in_this_build_says_so(world: World) -> None:
+    supervisor = world.serving("--langfuse")
+    assert "--langfuse: this build sends no traces" in supervisor.text()
+    assert supervisor.stop() == 0
+
+
 def test_a_stale_socket_is_replaced(world: World) -> None:
     path = str(world.folder / "one.sock")
     left = socket.socket(socket.AF_UNIX)
