@@ -354,7 +354,7 @@ def test_READONLY_leaves_for_where_the_name_points_now(loop_run: Run, plaita_ser
         assert await runner.run(raw("SET", "k", "1")) == Value(b"OK")
         plaita_server.do("REPLICAOF", "127.0.0.1", "1")
         try:
-            # The first call finds the lane idle and is sent at once; what comes behind it in this turn travels together.
+            # A call that finds the lane idle is sent at once; what comes behind it in this turn travels together.
             calls = (echo("ahead"), raw("SET", "k", "2"), raw("GET", "k"))
             _, *first = await asyncio.gather(*(runner.run(call) for call in calls))
             assert isinstance(first[0], Unavailable)
