@@ -14,10 +14,10 @@ from typing import Any
 
 from plaita import ids
 from plaita.store.call import Argument, Call, lane_for, script, text
+from plaita.store.carriers import HANDED_ON_IDLE_MS
 from plaita.store.keys import Keys
 
 RETRY_COUNTER_TTL_MS = 7 * 86_400_000
-HANDED_ON_IDLE_MS = 86_400_000
 RETENTION_NET_MS = 86_400_000
 
 

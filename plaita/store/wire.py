@@ -17,6 +17,7 @@ import hiredis
 from redis.connection import parse_url
 
 from plaita.errors import InputError
+from plaita.policy.backoff import backoff_s as capped_backoff_s
 from plaita.store.call import Answer, Argument, Call, Refused, Unavailable, Unknown, Value, text
 
 T = TypeVar("T")
@@ -207,5 +208,4 @@ def backoff_s(failures: int, chance: float, *, base: float = BACKOFF_BASE_S, cap
     """
     if failures <= 0:
         return 0.0
-    ceiling = min(cap, base * 2.0 ** min(failures - 1, 32))
-    return ceiling * (0.5 + 0.5 * min(1.0, max(0.0, chance)))
+    return capped_backoff_s(failures - 1, base=base, cap=cap, jitter=min(1.0, max(0.0, chance)))

@@ -68,7 +68,6 @@ class LeaseKeeper:
         self._held: dict[int, Held] = {}
         self._said = LogLimit(SAY_EVERY_MS)
         self._told: int | None = None
-        self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
