@@ -54,6 +54,7 @@ class ResumePayload(BaseModel):
     execution_id: str
     resume_type: Literal["event", "timeout", "cancel", "continue", "retry"]
     data: Any = None
+    wait: str | None = None
     tenant_id: str | None = None
     timestamp: str | float | int | None = None
     target_instance_id: str | None = None
@@ -69,7 +70,8 @@ _PAYLOAD: TypeAdapter[StartPayload | ResumePayload] = TypeAdapter(
 @dataclass(frozen=True, slots=True)
 class Carrier:
     """A carrier that can be judged. ``resume_type`` is None for a start. ``first_enqueued_ms``: epoch ms, None where no
-    time of it can be read."""
+    time of it can be read. ``data``, ``event_id``: what an event brings (JSON text), or why a cancel was asked for;
+    ``wait``: the wait it was made for, None where its producer does not say."""
 
     execution_id: str
     tenant_id: str
@@ -82,6 +84,14 @@ class Carrier:
     target_instance_id: str | None
     stamps: Stamps
     first_enqueued_ms: int | None
+    data: bytes | None = None
+    event_id: str = ""
+    wait: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """``start`` or the resume type."""
+        return self.resume_type or "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,7 @@ def _carrier(
 ) -> Carrier:
     execution_id = payload.execution_id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{entry_id}"))
     start = payload if isinstance(payload, StartPayload) else None
+    resume = payload if isinstance(payload, ResumePayload) else None
     flow_id = None if payload.flow_id is None else check_id(payload.flow_id, "flow_id")
     params: bytes | None = None
     if start is not None and not start.input_in_row:
@@ -187,7 +198,7 @@ def _carrier(
         tenant_id=check_id(payload.tenant_id or "default", "tenant_id"),
         flow_id=flow_id,
         version=start.version if start is not None else None,
-        resume_type=None if start is not None else payload.resume_type,  # type: ignore[union-attr]
+        resume_type=None if resume is None else resume.resume_type,
         params=params,
         schema_version=schema_version,
         dedup_key=start.dedup_key if start is not None else None,
@@ -197,7 +208,16 @@ def _carrier(
             stamp(fields, {"budget_generation": payload.budget_generation}, "budget_generation"),
         ),
         first_enqueued_ms=first_enqueued_ms(entry_id, fields.get(b"first_enqueued_at"), payload.timestamp),
+        data=None if resume is None or resume.data is None else jsontext.dumps(resume.data),
+        event_id=_event_id(resume),
+        wait=None if resume is None else resume.wait,
     )
+
+
+def _event_id(resume: ResumePayload | None) -> str:
+    """The id of the event in the form that event filters build; empty where there is none."""
+    found = resume.data.get("event_id") if resume is not None and isinstance(resume.data, dict) else None
+    return found if isinstance(found, str) and len(found) <= 200 else ""
 
 
 def start_payload(*, execution_id: str, flow_id: str, version: str | None, tenant_id: str, timestamp: str) -> bytes:
@@ -216,11 +236,20 @@ def start_payload(*, execution_id: str, flow_id: str, version: str | None, tenan
 
 
 def resume_payload(
-    *, execution_id: str, flow_id: str, resume_type: str, tenant_id: str, timestamp: str, data: Any = None
+    *,
+    execution_id: str,
+    flow_id: str | None,
+    resume_type: str,
+    tenant_id: str,
+    timestamp: str,
+    data: Any = None,
+    wait: str | None = None,
 ) -> bytes:
-    """The payload of a resume; ``resume_type`` is one of RESUME_TYPES."""
+    """The payload of a resume; ``resume_type`` is one of RESUME_TYPES. ``wait`` names the one wait it is meant for."""
+    said = {} if wait is None else {"wait": wait}
     return jsontext.dumps(
-        {
+        said
+        | {
             "type": "resume",
             "flow_id": flow_id,
             "execution_id": execution_id,
