@@ -99,7 +99,7 @@ class Contexts:
 
     def keep(self, run: Run, context: Context) -> None:
         """The step succeeded: the execution can go on here without its context being sent again."""
-        if run.fresh:
+        if run.fresh or run.event is not None:
             # Its blobs are in the context now; what is kept is only what the next Step leaves out.
-            run = dataclasses.replace(run, fresh=False, definition=None, input=None, results={}, state={})
+            run = dataclasses.replace(run, fresh=False, definition=None, input=None, results={}, state={}, event=None)
         self._held = Held(run, context)

@@ -27,7 +27,7 @@ from plaita.flow.graph import canonical_id
 from plaita.flow.nearest import shown
 from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped
 
-Action = Literal["execute", "timed_out"]
+Action = Literal["execute", "timed_out", "event", "timeout", "cancelled"]
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -40,6 +40,7 @@ def run_step(
     now_ms: int,
     action: Action = "execute",
     time_left_ms: int | None = None,
+    event: Any = None,
 ) -> Outcome:
     """Run the node ``node_id`` once, with its retries and handlers, and record its result in ``context``.
 

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias, cast
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame
 
-Action = Literal["execute", "timed_out"]
+Action = Literal["execute", "timed_out", "event", "timeout", "cancelled"]
 AnswerKind = Literal["advanced", "ended", "failed", "suspended", "stopped"]
 Wanted = Literal["definition", "context"]
 
 ANSWER_KINDS = frozenset(("advanced", "ended", "failed", "suspended", "stopped"))
-_ACTIONS = frozenset(("execute", "timed_out"))
+_ACTIONS = ("execute", "timed_out", "event", "timeout", "cancelled")
 _WANTED = frozenset(("definition", "context"))
 
 
@@ -114,6 +114,8 @@ class Run:
 
     ``fresh``: the context is complete, replace whatever is held; else only what the executor lacks is given.
     ``definition``: given when the executor is thought not to hold the flow with this ``flow_hash``.
+    ``action``: what to do with the node: run it; ``timed_out``: nothing, its process was killed; or end its wait with
+    an ``event`` (whose data ``event`` is, JSON text, None meaning null), by ``timeout``, or as ``cancelled``.
     """
 
     seq: int
@@ -136,6 +138,7 @@ class Run:
     input: bytes | None = None
     results: dict[str, bytes] = field(default_factory=dict)
     state: dict[str, bytes] = field(default_factory=dict)
+    event: bytes | None = None
 
     def to_frame(self) -> Frame:
         blobs: list[bytes] = []
@@ -146,6 +149,9 @@ class Run:
         if self.input is not None:
             has += "i"
             blobs.append(self.input)
+        if self.event is not None:
+            has += "e"
+            blobs.append(self.event)
         blobs.extend(self.results.values())
         blobs.extend(self.state.values())
         header = {
@@ -182,7 +188,7 @@ class Run:
             raise FrameError(f"version: {version!r:.60} is neither an integer nor a text")
         action = header.get("action")
         if type(action) is not str or action not in _ACTIONS:
-            raise FrameError(f"action: {action!r:.60} is none of execute, timed_out")
+            raise FrameError(f"action: {action!r:.60} is none of {', '.join(_ACTIONS)}")
         message = cls(
             seq=_integer(header, "seq"),
             execution_id=_text(header, "execution_id"),
@@ -202,6 +208,7 @@ class Run:
             fresh=_boolean(header, "fresh"),
             definition=blobs.single("d"),
             input=blobs.single("i"),
+            event=blobs.single("e"),
             results=blobs.named(_texts(header, "results")),
             state=blobs.named(_texts(header, "state")),
         )

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame, FrameReader, encode
 from plaita.ipc.messages import (
+    Action,
     Answer,
     Hello,
     Leave,
@@ -38,6 +40,7 @@ RUN = Run(
     state={"k": b"[]"},
 )
 BARE_RUN = Run(1, "e", "t", "f", "v", "h", "n", 1, 1, 1, "ns", action="timed_out", fresh=False)
+WOKEN = Run(1, "e", "t", "f", "v", "h", "n", 1, 1, 1, "ns", action="event", event=b'{"ok":true}')
 ANSWER = Answer(
     7,
     "ended",
@@ -60,9 +63,14 @@ def through(frame: Frame) -> Frame:
     return FrameReader().feed(b"".join(encode(frame)))[0]
 
 
-@pytest.mark.parametrize("message", [RUN, BARE_RUN, Leave()])
+@pytest.mark.parametrize("message", [RUN, BARE_RUN, WOKEN, replace(RUN, action="event", event=b""), Leave()])
 def test_to_executor_and_back(message: Any) -> None:
     assert decode_to_executor(through(message.to_frame())) == message
+
+
+@pytest.mark.parametrize("action", get_args(Action))
+def test_every_action_is_read(action: Any) -> None:
+    assert decode_to_executor(through(replace(BARE_RUN, action=action).to_frame())) == replace(BARE_RUN, action=action)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,7 @@ def changed(message: Any, **fields: Any) -> Frame:
         changed(RUN, results=["a"]),
         changed(RUN, results=[1, 2]),
         changed(RUN, has=""),
+        changed(RUN, has="die"),
         changed(RUN, has=1),
     ],
 )
