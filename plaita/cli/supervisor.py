@@ -10,23 +10,28 @@ import dataclasses
 import inspect
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plaita.cli import exits, status_view
 from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
 from plaita.cli.output import console, facts, note, print_json, table
-from plaita.errors import ConfigError, InputError
+from plaita.errors import ConfigError, InputError, PlaitaError
 from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
 from plaita.unix.prctl import set_dumpable
 from plaita.unix.processes import ensure_std_fds
 
+if TYPE_CHECKING:
+    from plaita.policy.process_end import ProcessEnd
+
 PROGRAM = "plaita-supervisor"
 _WATCH_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.5
+_RECORD_SECONDS = 5.0
 
 app = typer.Typer(
     name=PROGRAM,
@@ -146,6 +151,59 @@ def _print_check(config: SupervisorConfig, *, as_json: bool) -> None:
     out = console()
     out.print(table(("setting", "value", "source"), rows))
     out.print(facts(ids.items()))
+
+
+@app.command("record-exit")
+@_with_settings
+def record_exit(
+    *,
+    config: ConfigOption = None,
+    exit_code: Annotated[
+        str | None, typer.Option("--exit-code", metavar="HOW", help="exited, killed or dumped [env: EXIT_CODE]")
+    ] = None,
+    exit_status: Annotated[
+        str | None, typer.Option("--exit-status", metavar="VALUE", help="Status or signal [env: EXIT_STATUS]")
+    ] = None,
+    **settings: Any,
+) -> None:
+    """Tell Redis how the supervisor of this host ended, for systemd's ExecStopPost=; with the settings of ``run``.
+
+    Writes only what is no normal end (not exit 0, 75 or 78). Exits with 0 when Redis is away: stderr says so.
+
+    Example: plaita-supervisor record-exit --exit-code killed --exit-status SIGKILL
+    """
+    from plaita.policy.process_end import read_end
+
+    how, value = exit_code or os.environ.get("EXIT_CODE"), exit_status or os.environ.get("EXIT_STATUS")
+    result = os.environ.get("SERVICE_RESULT") or None
+    if not how or not value:
+        if result is None:
+            raise InputError("record-exit needs --exit-code and --exit-status (systemd sets EXIT_CODE, EXIT_STATUS)")
+        note("not recorded: the service had no main process")
+        return
+    end = read_end(how, value)
+    if end.abnormal:
+        _record_exit(_load(settings, config), end, result)
+
+
+def _record_exit(config: SupervisorConfig, end: ProcessEnd, result: str | None) -> None:
+    """In a thread, since looking up a host name has no time limit of its own, and the unit waits for this program."""
+    from plaita.supervisor.record_exit import record_exit as record
+
+    told: list[str] = []
+
+    def work() -> None:
+        try:
+            told.append(record(config, end, result, os.environ.get("INVOCATION_ID")))
+        except PlaitaError as error:
+            told.append(f"not recorded: {error}")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_RECORD_SECONDS)
+    for line in told or [f"not recorded: Redis did not answer within {_RECORD_SECONDS:g} s"]:
+        if line:
+            exits.complain(PROGRAM, [line])
 
 
 # -- asking a running one -------------------------------------------------------------------------------

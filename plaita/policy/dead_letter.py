@@ -51,9 +51,11 @@ def envelope(
     node_id: str | None = None,
     tenant_id: str | None = None,
     raw_fields: Sequence[tuple[bytes, bytes]] | None = None,
+    death: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, bytes]]:
     """The fields of the dead letter entry. ``raw_fields`` (of a malformed carrier) are kept byte for byte, in
-    base64; a payload of more than READABLE_MAX bytes stands there only."""
+    base64; a payload of more than READABLE_MAX bytes stands there only. ``death``: what the last attempt died of, whose
+    ``signal`` (a number or None) is named beside the cause (ledger S14)."""
     letter: dict[str, Any] = {
         "reason": reason[:REASON_MAX],
         "cause": cause,
@@ -68,6 +70,8 @@ def envelope(
         "tenant_id": tenant_id,
         **_inherited(fields, source_id),
     }
+    if death is not None:
+        letter["signal"] = death.get("signal")
     payload = fields.get(b"payload", b"null")
     # a large one stands there once: whoever writes this down has others waiting for its loop
     letter["payload"] = None if raw_fields is not None and len(payload) > READABLE_MAX else _readable(payload)

@@ -54,7 +54,7 @@ class Embedded:
                 fcntl.flock(users, fcntl.LOCK_SH)
                 password = _password(path / "password")
                 where = _socket_path(path)
-                url = f"unix://{quote(str(where))}?password={quote(password, safe='')}"
+                url = _url(where, password)
                 pid = _running(path, where) or _start(path, where, password)
                 _wait_until_up(path, url, pid, timeout_s)
             except BaseException:
@@ -87,6 +87,19 @@ class Embedded:
 def start_or_connect(folder: str | os.PathLike[str]) -> Embedded:
     """As ``Embedded.open``."""
     return Embedded.open(folder)
+
+
+def running_url(folder: str | os.PathLike[str]) -> str | None:
+    """The URL of the server that runs in this folder, None when none does. Starts, holds and changes nothing.
+    Raises InputError for a folder that cannot be read."""
+    path = Path(os.path.abspath(folder))
+    try:
+        pid = _recorded_pid(path)
+    except OSError as error:
+        raise InputError(f"embedded: {path} cannot be read: {error.strerror}") from None
+    if pid is None or not _is_our_server(pid, path):
+        return None
+    return _url(_socket_path(path), _password(path / "password"))
 
 
 # -- the folder ---------------------------------------------------------------------------------------
@@ -142,6 +155,10 @@ def _password(path: Path) -> str:
     password = secrets.token_urlsafe(32)
     _write(path, password)
     return password
+
+
+def _url(where: Path, password: str) -> str:
+    return f"unix://{quote(str(where))}?password={quote(password, safe='')}"
 
 
 def _write(path: Path, content: str) -> None:

@@ -159,6 +159,9 @@ class Keys:
     def incarnation(self, instance_id: str) -> str:
         return f"{self.prefix}:registry:incarnation:{ids.key_part(instance_id)}"
 
+    def deaths(self, instance_id: str) -> str:
+        return f"{self.prefix}:registry:death:{ids.key_part(instance_id)}"
+
     @property
     def write_probe(self) -> str:
         return f"{self.prefix}:registry:write_probe"

@@ -12,6 +12,8 @@ from typing import Any
 from plaita.store.call import Call, script, text
 from plaita.store.keys import Keys
 
+INCARNATION_TTL_MS = 86_400_000  # a supervisor that hung is killed long after its record has run out
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -28,7 +30,7 @@ def register(
         "registry.register",
         script("register"),
         _names(keys, instance_id),
-        (instance_id, incarnation, record, ttl_ms, expected_incarnation or ""),
+        (instance_id, incarnation, record, ttl_ms, expected_incarnation or "", INCARNATION_TTL_MS),
         "keeper",
         True,
         lambda reply: True,
@@ -41,7 +43,7 @@ def heartbeat(keys: Keys, instance_id: str, incarnation: str, record: bytes, ttl
         "registry.heartbeat",
         script("register"),
         _names(keys, instance_id),
-        (instance_id, incarnation, record, ttl_ms, ""),
+        (instance_id, incarnation, record, ttl_ms, "", INCARNATION_TTL_MS),
         "keeper",
         True,
         lambda reply: True,

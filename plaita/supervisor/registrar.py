@@ -7,6 +7,7 @@ death can be proved on this machine, else after it has run out.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,7 @@ class Registrar:
             "boot": own.boot,
             "pid": own.pid,
             "started": own.started,
+            "invocation": os.environ.get("INVOCATION_ID"),  # systemd's name for this run of the unit
             **self._fixed,
             **self._facts(),
             "last_heartbeat": iso_utc(wall_ms()),
