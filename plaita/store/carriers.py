@@ -190,6 +190,39 @@ def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) 
     return Call("carriers.enqueue", None, (keys.stream(stream),), args, lane, False, text)
 
 
+def replace(
+    keys: Keys,
+    stream: str,
+    entry_id: str,
+    to: str,
+    fields: Sequence[tuple[str, bytes | str]],
+    delay_ms: int = 0,
+    member: str = "",
+) -> Call[bool]:
+    """Settle an entry and put another in its place, in stream ``to`` at once, or as record ``member`` of the delayed
+    set after ``delay_ms``: the copy of ledger S6, S10, T3 and G4, with no instant at which there are none or two.
+
+    False when the entry was gone, also when this very call, sent before, replaced it. Raises ValueError for a delay
+    without a member.
+    """
+    if delay_ms > 0 and not member:
+        raise ValueError("a delayed copy needs a member name")
+    args: list[Argument] = [keys.group, entry_id, delay_ms, member, to]
+    size = 0
+    for name, value in fields:
+        args += (name, value)
+        size += len(value)
+    return Call(
+        "carriers.replace",
+        script("replace"),
+        (keys.stream(stream), keys.stream(to), keys.delayed, keys.delayed_body),
+        args,
+        "bulk" if size > BULK_BYTES else "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StreamStats:
     """``lag``: entries not delivered yet; None where the server cannot tell (before 7.0, or after odd deletes)."""

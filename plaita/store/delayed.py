@@ -1,7 +1,7 @@
 """Deliveries for later: a sorted set by Redis time and a hash of bodies, moved to the wake stream by any supervisor.
 
-Retry backoff, handover and quota delays all live here (DECISIONS 29). A body is the list of entry fields in
-MessagePack, packed and read by the scripts alone, byte for byte.
+Retry backoff, handover and quota delays all live here, and the timers of waits (DECISIONS 29). A body is the list of
+entry fields in MessagePack, packed and read by the scripts alone, byte for byte.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ def put(
 
 def promote(keys: Keys, limit: int = 100, dlq_maxlen: int = 1000) -> Call[Promoted]:
     """Move what is due to its stream. A record whose body is missing or unreadable goes to the dead letters.
+
+    A timer whose row waits on it still, and was not woken, wakes it by ``timeout`` (DECISIONS 26) and counts as moved;
+    any other timer is dropped and counts as nothing.
 
     Safe to send again: what was moved is no longer in the set.
     """

@@ -1,5 +1,5 @@
-"""The life of one execution, a verb each: start, begin and retake here, commit, finish, postpone and hand_on in
-``steps``, reading and deleting in ``rows``; all are exported from this module.
+"""The life of one execution, a verb each: start, begin and retake here, commit, suspend, finish, postpone and hand_on
+in ``steps``, what ends a wait from outside in ``waits``, reading and deleting in ``rows``; all are exported from here.
 
 Each verb is one script, so there is no instant between saving, releasing and acking at which a crash could tear them
 apart.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from plaita import ids
 from plaita.store.call import Argument, Call, lane_for, script, text
@@ -34,20 +34,27 @@ from plaita.store.steps import (
     HandOn,
     Postpone,
     Postponed,
+    Suspend,
+    Suspended,
     commit,
     finish,
     hand_on,
     postpone,
+    suspend,
 )
+from plaita.store.waits import Resumed, ResumeRequest, Wake, Woken, request_resume, wake
 
 __all__ = [
     "Begin", "Begun", "Commit", "Committed", "DeadLetter", "Deleted", "Finish", "ForeignStart", "HandOn", "Page",
-    "Postpone", "Postponed", "Retake", "Row", "Start", "Started", "begin", "commit", "delete", "expire_terminal",
-    "finish", "hand_on", "list_executions", "load", "postpone", "request_cancel", "results", "retake", "start",
-    "status_of",
+    "Postpone", "Postponed", "ResumeRequest", "Resumed", "Retake", "Row", "Start", "Started", "Suspend", "Suspended",
+    "Wake", "Woken", "begin", "commit", "delete", "expire_terminal", "finish", "hand_on", "list_executions", "load",
+    "postpone", "request_cancel", "request_resume", "results", "retake", "start", "status_of", "suspend", "wake",
 ]  # fmt: skip
 
 DEDUP_TTL_MS = 7 * 86_400_000
+WAKEUPS_TTL_MS = 7 * 86_400_000
+
+Kind = Literal["start", "continue", "retry", "event", "timeout", "cancel"]
 
 
 # -- start --------------------------------------------------------------------------------------
@@ -81,6 +88,9 @@ class Started:
 
 def start(keys: Keys, request: Start) -> Call[Started]:
     """Row ``pending``, index and carrier in one call (DECISIONS 15). The same request sent again answers the same.
+
+    A hit of the dedup key adds no ``continue`` for the other one (ledger S2): its row and its carrier came in one call,
+    so there is no row here that nothing moves.
 
     Refused: ``no_flow``, ``no_version``, ``tombstoned``, ``id_taken`` (detail: the flow of the owner).
     """
@@ -133,16 +143,24 @@ def _parse_started(reply: Sequence[Any]) -> Started:
 
 @dataclass(frozen=True, slots=True)
 class ForeignStart:
-    """What a start carrier of another producer says; it has no row yet (DECISIONS 15)."""
+    """What a start carrier of another producer says; it has no row yet (DECISIONS 15).
+
+    ``dedup_key``: claimed for the id before the row, for 7 days (ledger S2).
+    """
 
     flow_id: str
     version: str
     input: bytes
+    dedup_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Take the lease for a carrier. ``holder`` is ``<instance>/<incarnation>``; ``nonce`` names this attempt."""
+    """Take the lease for a carrier. ``holder`` is ``<instance>/<incarnation>``; ``nonce`` names this attempt.
+
+    ``kind`` is the carrier's. ``data`` (JSON text), ``event_id`` and ``wait`` are what an event or timeout says that
+    comes to a row still suspended; where the row was woken before, the row's own count.
+    """
 
     execution_id: str
     holder: str
@@ -152,6 +170,10 @@ class Begin:
     entry_id: str
     max_lost: int
     foreign: ForeignStart | None = None
+    kind: Kind = "start"
+    data: bytes | None = None
+    event_id: str = ""
+    wait: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +198,10 @@ class Begun:
 
     ``timings`` are the ``t:`` fields by node (JSON), ``result_sizes`` and ``state_sizes`` bytes by name.
     ``lost_exhausted``: this is the (max_lost + 1)th time the same step is handed out; it must not run again.
+
+    ``woken`` (``event``, ``timeout``): the node is resumed with ``wake_data`` (JSON text), whatever the carrier is.
+    ``wait`` (its id) without ``woken``: the wait is to be ended as cancelled. ``normalised``: an event or timeout that
+    nothing waits for, which goes on as a continue (ledger S6). ``retried``: woken from ``error`` (S3).
     """
 
     token: str
@@ -190,24 +216,36 @@ class Begun:
     cancel_reason: str
     server_now_ms: int
     lost_exhausted: bool
+    wait: str = ""
+    woken: str = ""
+    wake_data: bytes | None = None
+    normalised: bool = False
+    retried: bool = False
 
 
 def begin(keys: Keys, request: Begin) -> Call[Begun]:
-    """Lease, new fence token, row ``running``, ``lost`` + 1, all in one call (ledger L1, L2, S14).
+    """Lease, new fence token, row ``running``, ``lost`` + 1, all in one call (ledger L1, L2, S3 to S7, S13, S14).
 
-    Refused: ``no_row``, ``terminal`` (status), ``suspended``, ``leased`` (lease value), ``tombstoned``, ``wrong_type``,
-    ``flow_conflict`` (the owner's flow), and for a foreign start ``no_flow``, ``no_version``.
+    A suspended row begins when it was woken, when a cancel is asked for, or by an event or timeout; a row in ``error``
+    by a retry, which takes it back to its checkpoint.
+
+    Refused: ``no_row``, ``terminal`` (status), ``leased`` (lease value), ``tombstoned``, ``wrong_type``,
+    ``flow_conflict`` (the owner's flow); ``suspended``: this kind ends no wait; ``stale_wait`` (the wait there);
+    ``no_checkpoint``: an event or timeout for a row that has not begun; ``g1_wakeups_exhausted`` and
+    ``deterministic_failure_exhausted`` (the counter's key) for a retry; for a foreign start ``no_flow``,
+    ``no_version`` and ``dedup_hit`` (status and id of the execution that holds the dedup key).
     """
     foreign = request.foreign
-    flow_id = foreign.flow_id if foreign else ""
     return Call(
         "executions.begin",
         script("begin"),
         (
             *_lease_keys(keys, request.execution_id),
+            keys.index(),
             keys.tombstone(request.execution_id),
-            keys.flow_versions(flow_id),
-            keys.flow_meta(flow_id),
+            keys.delayed,
+            keys.delayed_body,
+            *(_foreign_keys(keys, foreign) if foreign else ()),
         ),
         (
             request.execution_id,
@@ -219,9 +257,17 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             request.max_lost,
             keys.tenant or DEFAULT_TENANT,
             int(foreign is not None),
-            flow_id,
+            foreign.flow_id if foreign else "",
             foreign.version if foreign else "",
             foreign.input if foreign else b"",
+            request.kind,
+            request.data or b"",
+            request.event_id,
+            request.wait or "",
+            (foreign.dedup_key or "") if foreign else "",
+            DEDUP_TTL_MS,
+            WAKEUPS_TTL_MS,
+            keys.ns,
         ),
         lane_for(foreign.input) if foreign else "writer",
         True,
@@ -263,20 +309,24 @@ def _lease_keys(keys: Keys, execution_id: str) -> tuple[str, ...]:
         keys.fence(execution_id),
         keys.fencegen(execution_id),
         keys.cancel(execution_id),
-        keys.index(),
-        keys.index("pending"),
-        keys.index("running"),
     )
 
 
+def _foreign_keys(keys: Keys, foreign: ForeignStart) -> tuple[str, ...]:
+    names = (keys.flow_versions(foreign.flow_id), keys.flow_meta(foreign.flow_id))
+    return (*names, keys.start_dedup(foreign.dedup_key)) if foreign.dedup_key else names
+
+
 def _parse_begun(reply: Sequence[Any]) -> Begun:
-    token, lease_value, now, exhausted, cancel, fields, results_, states = reply
+    token, lease_value, now, exhausted, cancel, fields, results_, states, how = reply
     control: dict[str, str] = {}
     timings: dict[str, bytes] = {}
-    given = b""
+    given = wake_data = b""
     for name, value in zip(fields[::2], fields[1::2], strict=True):
         if name == b"input":
             given = value
+        elif name == b"wake_data":
+            wake_data = value
         elif name.startswith(b"t:"):
             timings[text(name[2:])] = value
         else:
@@ -294,4 +344,9 @@ def _parse_begun(reply: Sequence[Any]) -> Begun:
         cancel_reason=text(cancel),
         server_now_ms=int(now),
         lost_exhausted=exhausted == 1,
+        wait=control.get("wait", ""),
+        woken=control.get("woken", ""),
+        wake_data=wake_data or None,
+        normalised=how == b"normalised",
+        retried=how == b"retried",
     )

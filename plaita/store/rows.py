@@ -12,7 +12,7 @@ from plaita.store.keys import DEFAULT_TENANT, STATUSES, Keys
 CANCEL_TTL_MS = 7 * 86_400_000
 MAX_SCAN = 20_000  # ids looked at in one filtered listing: bounds what one call may cost the server
 
-_BLOBS = {"input", "output", "error", "death", "last_error"}
+_BLOBS = {"input", "output", "error", "death", "last_error", "wake_data", "wait_filter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Row:
     """One execution as stored. ``control``: the text fields; JSON texts stay bytes. ``lease``: the value or None.
 
     ``results`` and ``state`` are empty unless asked for. ``cancel_reason`` is None when no cancel is asked.
+    Of a wait, ``control`` has ``wait`` (its id, '' for none), ``wait_type``, ``wait_correlation``, ``wait_since`` and
+    ``wait_deadline`` (ms), ``woken`` and ``wake_id``; ``wait_filter`` and ``wake_data`` are JSON texts or None.
     """
 
     execution_id: str
@@ -34,6 +36,8 @@ class Row:
     state: dict[str, bytes]
     lease: str | None
     cancel_reason: str | None
+    wake_data: bytes | None = None
+    wait_filter: bytes | None = None
 
     @property
     def status(self) -> str:
@@ -106,6 +110,8 @@ def _parse_row(execution_id: str, flat: Sequence[bytes], lease: bytes | None, ca
         state=groups[b"s:"],
         lease=None if lease is None else text(lease),
         cancel_reason=None if cancel is None else text(cancel),
+        wake_data=blobs.get("wake_data") or None,
+        wait_filter=blobs.get("wait_filter") or None,
     )
 
 
@@ -193,7 +199,8 @@ def request_cancel(
 
 
 def delete(keys: Keys, execution_id: str, reason: str, *, force: bool, tombstone_ttl_ms: int) -> Call[Deleted]:
-    """Revoke: the row, its index members, lease, fence and counters go, a tombstone stays (ledger D1, D2).
+    """Revoke: the row, its index members, lease, fence, counters and the timer of its wait go, a tombstone stays
+    (ledger D1, D2).
 
     Refused: ``no_row`` (and no tombstone either), ``running`` (or leased) without ``force``.
     """
@@ -213,6 +220,8 @@ def delete(keys: Keys, execution_id: str, reason: str, *, force: bool, tombstone
             keys.tombstone(execution_id),
             keys.index(),
             keys.expiry,
+            keys.delayed,
+            keys.delayed_body,
         ),
         (execution_id, keys.tenant or DEFAULT_TENANT, reason, int(force), tombstone_ttl_ms, keys.ns),
         "writer",
@@ -226,7 +235,7 @@ def expire_terminal(keys: Keys, limit: int = 256) -> Call[int]:
     return Call(
         "executions.expire_terminal",
         script("expire_terminal"),
-        (keys.expiry, keys.index()),
+        (keys.expiry, keys.index(), keys.delayed, keys.delayed_body),
         (keys.ns, limit),
         "writer",
         True,

@@ -1,6 +1,6 @@
-"""What happens to a step that was handed out: commit, finish, postpone, hand_on. Re-exported by ``executions``.
+"""What happens to a step that was handed out: commit, suspend, finish, postpone, hand_on; exported by ``executions``.
 
-What may be written is decided by the fence token (ledger L2, DECISIONS 2). A commit, finish or postpone is keyed by
+What may be written is decided by the fence token (ledger L2, DECISIONS 2). Each but hand_on is keyed by
 (token, step) and answers "done" when it is sent again; ``step`` is the row's ``step`` + 1, also for a finish or a
 postpone that commits no node.
 """
@@ -17,7 +17,7 @@ from plaita.store.call import Argument, Call, lane_for, script, text
 from plaita.store.carriers import HANDED_ON_IDLE_MS
 from plaita.store.keys import Keys
 
-RETRY_COUNTER_TTL_MS = 7 * 86_400_000
+NOFAIL_TTL_MS = 7 * 86_400_000
 RETENTION_NET_MS = 86_400_000
 
 
@@ -126,6 +126,92 @@ def _parse_committed(reply: Sequence[Any]) -> Committed:
     return Committed(reply[0] == 1, reply[1] == 1, text(reply[2]), int(reply[3]))
 
 
+# -- suspend --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Suspend:
+    """A node that waits. ``result`` is its pending result, ``timing`` its ``t:`` record, both JSON texts.
+
+    ``correlation`` '' means the execution id. ``event_filter`` is a JSON text. ``timeout_ms``: after it the timer's
+    carrier ``timer_fields`` goes to the wake stream. The wait's id is ``str(step)``.
+    """
+
+    execution_id: str
+    token: str
+    step: int
+    node_id: str
+    result: bytes
+    timing: bytes
+    event_type: str
+    correlation: str
+    event_filter: bytes | None
+    timeout_ms: int | None
+    timer_fields: Sequence[tuple[str, bytes | str]]
+    stream: str
+    entry_id: str
+    active_ms_delta: int = 0
+    state: Mapping[str, bytes] = field(default_factory=dict)
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """``deadline_ms``: when the wait times out, by Redis time; None without a timeout, or when sent again and the wait
+    is over."""
+
+    done_before: bool
+    deadline_ms: int | None
+
+
+def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
+    """Pending result, wait, timer, release and ack in one call (ledger F3, DECISIONS 26); the row is ``suspended``.
+
+    Refused: as ``commit``; ``cancel`` (its reason): a cancel is asked for, nothing is written, the holder ends it.
+    """
+    execution_id, node_id = wait.execution_id, wait.node_id
+    timer: list[Argument] = []
+    for timer_name, timer_value in wait.timer_fields if wait.timeout_ms is not None else ():
+        timer += (timer_name, timer_value)
+    fields = _step_fields(node_id, wait.result, wait.timing, wait.state)
+    if wait.nodes is not None:
+        fields += ("nodes", wait.nodes)
+    fields += ("status", "suspended", "last_node", node_id, "next_node", node_id, "branch", "", "lost", 0)
+    fields += ("lost_node", node_id, "step", wait.step, "commit", f"{wait.token}|{wait.step}|suspend")
+    fields += ("wait", wait.step, "wait_type", wait.event_type, "wait_correlation", wait.correlation or execution_id)
+    fields += ("wait_filter", wait.event_filter or b"", "woken", "", "wake_data", "", "wake_id", "")
+    return Call(
+        "executions.suspend",
+        script("suspend"),
+        (
+            *_commit_keys(keys, execution_id),
+            keys.noderetry(execution_id, node_id),
+            keys.index("running"),
+            keys.index("suspended"),
+            keys.stream(wait.stream),
+            keys.delayed,
+            keys.delayed_body,
+        ),
+        (
+            wait.token,
+            wait.step,
+            wait.active_ms_delta,
+            wait.entry_id,
+            keys.group,
+            execution_id,
+            ids.key_part(node_id),
+            "" if wait.timeout_ms is None else wait.timeout_ms,
+            keys.ns,
+            len(timer),
+            *timer,
+            *fields,
+        ),
+        lane_for(wait.result, *wait.state.values()),
+        True,
+        lambda reply: Suspended(reply[0] == 1, int(reply[1]) if reply[1] else None),
+    )
+
+
 # -- finish ---------------------------------------------------------------------------------------
 
 
@@ -139,7 +225,8 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of an execution. ``retention_ms`` 0 keeps the row for ever."""
+    """The end of an execution. ``retention_ms`` 0 keeps the row for ever. ``deterministic``: an ``error`` that no retry
+    would change, a timeout included; those in a row are counted for 7 days (ledger S13)."""
 
     execution_id: str
     token: str
@@ -159,10 +246,14 @@ class Finish:
     cancel_reason: str | None = None
     dead_letter: DeadLetter | None = None
     nodes: int | None = None
+    deterministic: bool = False
 
 
 def finish(keys: Keys, end: Finish) -> Call[Committed]:
     """Terminal row, indexes, expiry, lease, counters, ack and dead letter in one call (ledger F3, DECISIONS 17).
+
+    What woke a node that ended in ``error`` stays in the row, so that a retry resumes it with the same; every other
+    trace of a wait goes.
 
     Refused: as ``commit``.
     """
@@ -196,6 +287,8 @@ def finish(keys: Keys, end: Finish) -> Call[Committed]:
             end.retention_ms,
             end.retention_ms + RETENTION_NET_MS if end.retention_ms else 0,
             end.dead_letter.maxlen if end.dead_letter else 0,
+            int(end.deterministic),
+            NOFAIL_TTL_MS,
             len(letter),
             *letter,
             *fields,
@@ -226,7 +319,7 @@ class Postpone:
     """Give the execution up for now; a copy of its carrier comes back after ``delay_ms`` (ledger S10).
 
     ``node_id``/``timing``: what to record of the failed attempt. ``error`` goes to the row's ``last_error``.
-    ``lower_lost``: the step was not lost (it failed by an exception). ``count_retry`` raises the budgets of S11, S12.
+    ``lower_lost``: the step was not lost (it failed by an exception).
     """
 
     execution_id: str
@@ -238,7 +331,6 @@ class Postpone:
     stream: str
     entry_id: str
     lower_lost: bool
-    count_retry: bool
     node_id: str | None = None
     timing: bytes | None = None
     active_ms_delta: int = 0
@@ -248,10 +340,8 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """``node_retries``: consecutive counted failures of the node, this one included; ``total_retries`` of all nodes."""
+    """``done_before``: this very (token, step) was postponed already."""
 
-    node_retries: int
-    total_retries: int
     done_before: bool
 
 
@@ -272,7 +362,6 @@ def postpone(keys: Keys, request: Postpone) -> Call[Postponed]:
         script("postpone"),
         (
             *_settle_keys(keys, request.execution_id, request.stream),
-            keys.noderetry(request.execution_id, request.node_id),
             keys.delayed,
             keys.delayed_body,
         ),
@@ -285,16 +374,13 @@ def postpone(keys: Keys, request: Postpone) -> Call[Postponed]:
             request.delay_ms,
             request.copy_id,
             int(request.lower_lost),
-            int(request.count_retry),
-            ids.key_part(request.node_id) if request.node_id is not None else "",
-            RETRY_COUNTER_TTL_MS,
             len(copy),
             *copy,
             *fields,
         ),
         lane_for(*(value for _, value in request.copy_fields if isinstance(value, bytes))),
         True,
-        lambda reply: Postponed(int(reply[0]), int(reply[1]), reply[2] == 1),
+        lambda reply: Postponed(reply[0] == 1),
     )
 
 

@@ -457,7 +457,6 @@ class Scripts(RuleBasedStateMachine):
             stream=grip.stream,
             entry_id=grip.entry_id,
             lower_lost=lower,
-            count_retry=False,
             node_id=grip.node,
             timing=timing(token, closed=False),
             active_ms_delta=1,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plaita.store import delayed, executions
+from plaita.store import delayed, executions, failures
 from plaita.store.call import Refused, Value
 from plaita.store.executions import HandOn, Postpone, Postponed
+from plaita.store.failures import Counted, CountFailure
 
 
 def postpone(world, begun, entry, step=1, **changes):
@@ -15,7 +16,6 @@ def postpone(world, begun, entry, step=1, **changes):
         "copy_id": f"{entry.entry_id}/1",
         "copy_fields": [("payload", b"\x00\xff912345678901234567"), ("execution_id", "e"), ("tenant_id", "default")],
         "lower_lost": True,
-        "count_retry": True,
         "node_id": "a",
         "timing": b'{"status":"error"}',
         "error": b'{"message":"no"}',
@@ -33,10 +33,10 @@ def hand_on(world, begun, entry, **changes):
 
 def test_S10_release_ack_and_copy_are_one(world):
     entry, begun = world.running()
-    assert postpone(world, begun, entry, death=b"{}") == Value(Postponed(1, 1, False))
+    assert postpone(world, begun, entry, death=b"{}") == Value(Postponed(False))
     row = world.row()
     wanted = {"status": b"running", "lost": b"0", "last_error": b'{"message":"no"}', "t:a": b'{"status":"error"}'}
-    wanted |= {"active_ms": b"3", "death": b"{}", "retried": b":a:"}
+    wanted |= {"active_ms": b"3", "death": b"{}"}
     assert {name: row[name] for name in wanted} == wanted
     assert "step" not in row
     assert world.raw("EXISTS", world.keys.lease("e")) == 0
@@ -53,7 +53,7 @@ def test_sent_again_it_is_done(world):
     entry, begun = world.running()
     postpone(world, begun, entry)
     before = world.everything()
-    assert postpone(world, begun, entry) == Value(Postponed(1, 1, True))
+    assert postpone(world, begun, entry) == Value(Postponed(True))
     assert world.everything() == before
 
 
@@ -69,10 +69,11 @@ def test_sent_again_after_the_copy_ran_it_is_refused(world):
 
 def test_S11_consecutive_failures_of_one_node_and_of_all(world):
     entry, begun = world.running()
-    expected = [("a", 1, 1), ("a", 2, 2), ("b", 1, 3), ("a", 3, 4), (None, 1, 5)]
+    expected = [("a", 1, 1), ("a", 2, 2), ("b", 1, 3), ("a", 3, 4)]
     for number, (node, of_node, of_all) in enumerate(expected):
-        timing = b"{}" if node else None
-        assert postpone(world, begun, entry, node_id=node, timing=timing).value == Postponed(of_node, of_all, False)
+        counted = failures.count_failure(world.keys, CountFailure("e", begun.token, 1, node))
+        assert world.do(counted) == Counted(of_node, of_all)
+        postpone(world, begun, entry, node_id=node)
         world.do(delayed.promote(world.keys))
         entry = world.take_one()
         begun = world.begin(entry, nonce=f"x{number}").value
@@ -82,9 +83,10 @@ def test_S11_consecutive_failures_of_one_node_and_of_all(world):
     assert world.raw("KEYS", "*noderetry*") == []
 
 
-def test_a_death_counts_no_retry_and_stays_lost(world):
+def test_a_death_counts_no_failure_and_stays_lost(world):
     entry, begun = world.running()
-    assert postpone(world, begun, entry, lower_lost=False, count_retry=False).value == Postponed(0, 0, False)
+    postpone(world, begun, entry, lower_lost=False)
+    assert world.raw("KEYS", "*nodere*") == []
     world.do(delayed.promote(world.keys))
     assert world.begin(world.take_one(), nonce="n2").value.control["lost"] == "2"
 

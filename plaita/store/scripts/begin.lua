@@ -1,49 +1,113 @@
--- Take the lease of an execution for one carrier (ledger L1, L2, S14).
--- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 index, 7 index of pending, 8 index of running, 9 tombstone,
---      10 flow versions, 11 flow meta (both of a foreign start's flow)
+-- Take the lease of an execution for one carrier, and judge by the row what this carrier may do (ledger L1, L2, S3-S7, S14).
+-- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 index, 7 tombstone, 8 delayed, 9 delayed bodies, and of a foreign
+--      start: 10 flow versions, 11 flow meta, 12 dedup claim (where ARGV 17 is not '')
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 tenant, 9 foreign 0|1, 10 flow, 11 version,
---      12 input
--- ok: see lib/begun. refused: tombstoned, no_row, wrong_type, flow_conflict (owner's flow), terminal (status), suspended,
---     leased (lease value), no_flow, no_version
+--      12 input, 13 kind, 14 data or '', 15 event id or '', 16 wait or '', 17 dedup key or '', 18 dedup ttl ms,
+--      19 counter ttl ms, 20 ns
+-- ok: see lib/begun; how: 'normalised', 'retried' or ''
+-- refused: tombstoned, no_row, wrong_type, flow_conflict (owner's flow), terminal (status), g1_wakeups_exhausted (key),
+--     deterministic_failure_exhausted (key), leased (lease value), suspended, stale_wait (the wait there), no_checkpoint,
+--     dedup_hit (status, id), no_flow, no_version
 -- include: begun
 -- include: resolve
+-- include: retried
+-- include: waits
+-- include: wake_counters
+-- include: key_part
+local KIND, BASE = ARGV[13], ARGV[20] .. ':execution:'
 local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
-  'started_at')
+  'started_at', 'wait', 'woken', 'begun')
 if row.err then
   return {'refused', 'wrong_type', redis.call('TYPE', KEYS[1]).ok}
 end
-local tombstone = redis.call('HGET', KEYS[9], ARGV[8])
+local status, woken = row[1], given(row[10])
+local resumes = KIND == 'event' or KIND == 'timeout'
+
+local tombstone = redis.call('HGET', KEYS[7], ARGV[8])
 if tombstone then
+  if ARGV[17] ~= '' and redis.call('GET', KEYS[12]) == ARGV[1] then
+    redis.call('DEL', KEYS[12])
+  end
   return {'refused', 'tombstoned', tombstone}
 end
-if row[1] and ARGV[9] == '1' and row[2] ~= ARGV[10] then
+if status and ARGV[9] == '1' and row[2] ~= ARGV[10] then
   return {'refused', 'flow_conflict', row[2] or ''}
 end
-if not row[1] and ARGV[9] == '0' then
+if not status and ARGV[9] == '0' then
   return {'refused', 'no_row'}
 end
-if row[1] and TERMINAL[row[1]] then
-  return {'refused', 'terminal', row[1]}
-end
-if row[1] == 'suspended' then
-  return {'refused', 'suspended'}
+
+local retries = status == 'error' and KIND == 'retry'
+local of_this = string.sub(KEYS[1], #BASE + 1)
+local wakeups = BASE .. 'g1wakeups:' .. of_this
+if status and TERMINAL[status] then
+  if not retries then
+    return {'refused', 'terminal', status}
+  end
+  local what, key = exhausted(wakeups, BASE .. 'nofail:' .. of_this)
+  if what then
+    return {'refused', what, key}
+  end
 end
 local lease = redis.call('GET', KEYS[2])
 local before = held_before(lease)
-if before and row[1] == 'running' then
-  return begun(before, lease)
+if before and status == 'running' then
+  local token, how = string.match(row[11] or '', '^(%S+) (%S+)$')
+  return begun(before, lease, token == before and how or '')
 end
-if lease and not before then -- ours over a row that is pending (it came back from a backup) is begun anew
+if lease and not before then -- ours over a row that does not run (it came back from a backup) is begun anew
   return {'refused', 'leased', lease}
 end
 
-local now = text(now_ms())
-local changes = {'status', 'running', 'last_update_time', now}
+local changes = {}
 local function set(name, value)
   changes[#changes + 1] = name
   changes[#changes + 1] = value
 end
-if not row[1] then
+local now = text(now_ms())
+
+-- What a suspended row allows; returns a refusal or nil.
+local function leave_wait()
+  if not woken and KIND ~= 'cancel' and redis.call('EXISTS', KEYS[5]) == 0 then
+    if not resumes then
+      return {'refused', 'suspended'}
+    end
+    if ARGV[16] ~= '' and ARGV[16] ~= (row[9] or '') then
+      return {'refused', 'stale_wait', row[9] or ''}
+    end
+    set('woken', KIND)
+    set('wake_data', ARGV[14] ~= '' and ARGV[14] or 'null')
+    set('wake_id', ARGV[15])
+  end
+  drop_timer(KEYS[8], KEYS[9], ARGV[20], ARGV[1], row[9])
+  return nil
+end
+
+-- What a row in error takes back (ledger S3): it goes on from its checkpoint, with fresh budgets of its nodes.
+local function leave_error()
+  redis.call('INCR', wakeups)
+  redis.call('PEXPIRE', wakeups, ARGV[19])
+  local noderetry = BASE .. 'noderetry:' .. of_this
+  local gone = {noderetry}
+  retried_keys(redis.call('HGET', KEYS[1], 'retried'), noderetry, gone)
+  redis.call('DEL', unpack(gone))
+  redis.call('HDEL', KEYS[1], 'error', 'ended_at', 'last_error', 'failure', 'output', 'retried')
+  redis.call('ZREM', BASE .. 'expiry', ARGV[1])
+  for _, key in ipairs({KEYS[1], KEYS[3], KEYS[4]}) do
+    redis.call('PERSIST', key)
+  end
+  row[4] = '0'
+end
+
+-- A row for a start that came without one. Returns a refusal or nil.
+local function new_row()
+  if ARGV[17] ~= '' then
+    local other = redis.call('GET', KEYS[12])
+    local found = other and other ~= ARGV[1] and redis.call('HGET', BASE .. execution_part(other), 'status')
+    if found then
+      return {'refused', 'dedup_hit', found .. ' ' .. other}
+    end
+  end
   local version, hash = resolve(KEYS[10], KEYS[11], ARGV[11])
   if not version then
     return hash
@@ -55,21 +119,53 @@ if not row[1] then
   set('input', ARGV[12])
   set('created_at', now)
   set('first_enqueued_at', now)
+  if ARGV[17] ~= '' then
+    redis.call('SET', KEYS[12], ARGV[1], 'PX', ARGV[18])
+    set('dedup_key', ARGV[17])
+  end
+  return nil
 end
+
+local refusal, how = nil, ''
+if not status then
+  refusal = new_row()
+elseif status == 'suspended' then
+  refusal = leave_wait()
+elseif status == 'pending' and resumes then
+  refusal = {'refused', 'no_checkpoint'}
+elseif status == 'running' and resumes and not woken then
+  how = 'normalised'
+elseif retries then
+  how = 'retried'
+  leave_error()
+end
+if refusal then
+  return refusal
+end
+
 local next_node = row[3] or ''
+set('status', 'running')
+set('last_update_time', now)
 if not row[8] then
   set('started_at', now)
 end
 set('attempts', text((tonumber(row[6]) or 0) + 1))
-set('lost', text(handed_out(row[4], row[5], next_node)))
+local lost = handed_out(row[4], row[5], next_node)
+set('lost', text(lost))
 set('lost_node', next_node)
-if row[1] ~= 'running' then
+if lost <= tonumber(ARGV[7]) then -- who was given the step to run: one that may only end it does not hide who lost it
+  set('last_holder', ARGV[2])
+end
+if status ~= 'running' then
   local created = row[7] or now
   redis.call('ZADD', KEYS[6], created, ARGV[1])
-  redis.call('ZREM', KEYS[7], ARGV[1])
-  redis.call('ZADD', KEYS[8], created, ARGV[1])
+  redis.call('ZREM', KEYS[6] .. ':' .. (status or 'pending'), ARGV[1])
+  redis.call('ZADD', KEYS[6] .. ':running', created, ARGV[1])
 end
 local token
 token, lease = acquire()
+if how ~= '' then
+  set('begun', token .. ' ' .. how) -- for the answer to the same call sent again
+end
 redis.call('HSET', KEYS[1], unpack(changes))
-return begun(token, lease)
+return begun(token, lease, how)

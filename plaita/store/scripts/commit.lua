@@ -19,6 +19,7 @@ if retried_has(row[5], ARGV[6]) then
   redis.call('DEL', KEYS[7])
   ARGV[last + 5], ARGV[last + 6] = 'retried', retried_without(row[5], ARGV[6])
 end
+blank_wait(row)
 write_row(7)
 if flags[5] then
   redis.call('DEL', KEYS[6])

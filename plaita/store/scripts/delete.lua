@@ -1,13 +1,11 @@
 -- Delete = revoke (ledger D1, D2).
 -- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 noderetry, 7 noderefetch, 8 nofail, 9 g1wakeups, 10 tombstone,
---      11 index, 12 expiry
+--      11 index, 12 expiry, 13 delayed, 14 delayed bodies
 -- ARGV 1 id, 2 tenant, 3 reason, 4 force 0|1, 5 tombstone ttl ms, 6 ns
 -- ok: row existed 0|1, deleted at ms. refused: no_row, running (status)
 -- include: time
--- include: key_part
--- include: retried
 -- include: remove
-local row = redis.call('HMGET', KEYS[1], 'status', 'retried', 'dedup_key')
+local row = redis.call('HMGET', KEYS[1], 'status', 'retried', 'dedup_key', 'wait')
 local tombstone = redis.call('HGET', KEYS[10], ARGV[2])
 if not row[1] and not tombstone then
   return {'refused', 'no_row'}
@@ -27,4 +25,5 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
   redis.call('PEXPIRE', KEYS[4], ttl) -- the generation outlives every late save (DECISIONS 17)
 end
 remove_row(ARGV[6], ARGV[1], row[1], row[2], row[3])
+drop_timer(KEYS[13], KEYS[14], ARGV[6], ARGV[1], row[4])
 return {'ok', row[1] and 1 or 0, deleted_at}

@@ -1,17 +1,17 @@
--- Remove terminal rows whose retention is over (DECISIONS 17). KEYS 1 expiry, 2 index. ARGV 1 ns, 2 how many at most
+-- Remove terminal rows whose retention is over (DECISIONS 17). KEYS 1 expiry, 2 index, 3 delayed, 4 delayed bodies.
+-- ARGV 1 ns, 2 how many at most
 -- ok: removed
 -- include: time
 -- include: lease
--- include: key_part
--- include: retried
 -- include: remove
 local removed = 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now_ms()), 'LIMIT', 0, ARGV[2])) do
-  local row = redis.call('HMGET', ARGV[1] .. ':execution:' .. execution_part(id), 'status', 'retried')
+  local row = redis.call('HMGET', ARGV[1] .. ':execution:' .. execution_part(id), 'status', 'retried', 'wait')
   if row[1] and not TERMINAL[row[1]] then
     redis.call('ZREM', KEYS[1], id) -- woken again since
   else
     remove_row(ARGV[1], id, row[1], row[2]) -- the dedup claim has its own time
+    drop_timer(KEYS[3], KEYS[4], ARGV[1], id, row[3])
     redis.call('DEL', ARGV[1] .. ':execution:fencegen:' .. execution_part(id))
     removed = removed + 1
   end

@@ -2,7 +2,8 @@
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry, 8 noderefetch, 9 g1wakeups,
 --      10 index of running, 11 stream of the carrier, 12 index of the new status, 13 expiry, 14 dead letters
 -- ARGV 1 token, 2 step, 3 active ms delta, 4 entry id, 5 group, 6 execution id, 7 retention ms, 8 ttl of the row ms (0 none),
---      9 dead letters at most, 10 number n of dead letter words, 11..10+n those, then the row's fields
+--      9 dead letters at most, 10 deterministic failure 0|1, 11 ttl of its counter ms, 12 number n of dead letter words,
+--      13..12+n those, then the row's fields
 -- ok: done before 0|1, cancel 0|1, dead letter id, dead letters trimmed. refused: see lib/settle
 -- include: settle
 -- include: retried
@@ -18,10 +19,10 @@ if done then
   return {'ok', 1, cancel, '', 0}
 end
 local now = now_ms()
-local words, last = tonumber(ARGV[10]), #ARGV
+local words, last = tonumber(ARGV[12]), #ARGV
 local dlq_id, trimmed = '', 0
 if words > 0 then
-  dlq_id, trimmed = add_dead_letter(KEYS[14], ARGV[9], slice(ARGV, 11, 10 + words))
+  dlq_id, trimmed = add_dead_letter(KEYS[14], ARGV[9], slice(ARGV, 13, 12 + words))
 end
 
 redis.call('ZREM', KEYS[10], ARGV[6])
@@ -29,7 +30,12 @@ redis.call('ZADD', KEYS[12], row[7] or text(now), ARGV[6])
 local kept = {KEYS[1], KEYS[2], KEYS[3]}
 local gone = {KEYS[4], KEYS[5], KEYS[7], KEYS[8]}
 retried_keys(row[5], KEYS[7], gone)
-if KEYS[12]:match(':error$') then
+local failed = KEYS[12]:match(':error$')
+if failed then
+  if ARGV[10] == '1' then
+    redis.call('INCR', KEYS[6])
+    redis.call('PEXPIRE', KEYS[6], ARGV[11])
+  end
   -- a later `retry` of this row asks both (ledger S13)
   kept[4], kept[5] = KEYS[6], KEYS[9]
 else
@@ -41,7 +47,11 @@ redis.call('DEL', unpack(gone))
 ARGV[last + 1], ARGV[last + 2] = 'active_ms', active_ms(row, ARGV[3])
 ARGV[last + 3], ARGV[last + 4] = 'last_update_time', text(now)
 ARGV[last + 5], ARGV[last + 6] = 'ended_at', text(now)
-write_row(11 + words)
+-- What woke a node that failed stays for a `retry`, which resumes it with the same; a wait that nothing ended does not.
+if given(row[8]) and not (failed and given(redis.call('HGET', KEYS[1], 'woken'))) then
+  blank_wait(row)
+end
+write_row(13 + words)
 redis.call('HDEL', KEYS[1], 'retried')
 if tonumber(ARGV[8]) > 0 then
   redis.call('ZADD', KEYS[13], text(now + ARGV[7]), ARGV[6])

@@ -5,7 +5,8 @@
 local NS, FLOW, LIMIT, OFFSET, MOST = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local FIELDS = {
   'status', 'flow_id', 'version', 'flow_hash', 'tenant_id', 'created_at', 'started_at', 'last_update_time', 'ended_at',
-  'last_node', 'next_node', 'step', 'nodes', 'attempts', 'active_ms', 'cancel_reason',
+  'last_node', 'next_node', 'step', 'nodes', 'attempts', 'active_ms', 'cancel_reason', 'wait_type',
+  'wait_since', 'wait_deadline', 'woken',
 }
 local function fields_of(id)
   local values, flat = redis.call('HMGET', NS .. ':execution:' .. execution_part(id), unpack(FIELDS)), {}

@@ -4,6 +4,7 @@
 -- include: time
 -- include: slice
 -- include: dead_letter
+-- include: waits
 local now, moved, bad, trimmed = now_ms(), 0, 0, 0
 
 local function fields_of(body)
@@ -11,7 +12,7 @@ local function fields_of(body)
     return nil
   end
   local fine, fields = pcall(cmsgpack.unpack, body)
-  if not fine or type(fields) ~= 'table' or #fields < 3 or #fields % 2 == 0 then
+  if not fine or type(fields) ~= 'table' or #fields < (fields[1] == 't' and 5 or 3) or #fields % 2 == 0 then
     return nil
   end
   for _, word in ipairs(fields) do
@@ -19,16 +20,30 @@ local function fields_of(body)
       return nil
     end
   end
-  if fields[1] ~= 'w' and fields[1] ~= 'q' then
+  if fields[1] ~= 'w' and fields[1] ~= 'q' and fields[1] ~= 't' then
     return nil
   end
   return fields
 end
 
+-- The time of a wait is over: the row still waits on this very one -> marked and woken; else the timer is of the past.
+local function time_is_over(timer)
+  local row = redis.pcall('HMGET', timer[2], 'status', 'wait', 'woken')
+  if row.err or row[1] ~= 'suspended' or row[2] ~= timer[3] or given(row[3]) then
+    return false
+  end
+  redis.call('HSET', timer[2], 'woken', 'timeout', 'wake_data', 'null', 'wake_id', '', 'last_update_time', text(now))
+  timer[#timer + 1], timer[#timer + 2] = 'wait', timer[3]
+  redis.call('XADD', KEYS[3], '*', unpack(timer, 4))
+  return true
+end
+
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now), 'LIMIT', 0, ARGV[1])) do
   local body = redis.pcall('HGET', KEYS[2], member)
   local fields = fields_of(body)
-  if fields then
+  if fields and fields[1] == 't' then
+    moved = moved + (time_is_over(fields) and 1 or 0)
+  elseif fields then
     redis.call('XADD', fields[1] == 'q' and KEYS[4] or KEYS[3], '*', unpack(fields, 2))
     moved = moved + 1
   else

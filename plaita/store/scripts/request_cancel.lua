@@ -8,7 +8,8 @@ end
 if TERMINAL[status] then
   return {'ok', status}
 end
-if redis.call('EXISTS', KEYS[2]) == 0 then
+-- a live lease has a holder who reads the flag; what is suspended has none, whatever lease a backup brought back
+if status == 'suspended' or redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('XADD', KEYS[4], '*', unpack(ARGV, 3))
 end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])

@@ -1,5 +1,5 @@
 -- After an executor's death, its supervisor goes on under a new token (DECISIONS 7, 8).
--- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel (6.. as begin, unused)
+-- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 old token, 9 death record, 10 active ms delta
 -- ok: see lib/begun. refused: no_row, terminal (status), not_running (status), lease_lost (the lease or fence there)
 -- include: begun

@@ -6,8 +6,8 @@
 
 local CHUNK = 1000 -- Lua cannot unpack more than about 8000 values
 
--- {'ok', token, lease value, now, exhausted, cancel, control and timings, result sizes, state sizes}
-local function begun(token, lease)
+-- {'ok', token, lease value, now, exhausted, cancel, control and timings, result sizes, state sizes, how it was begun}
+local function begun(token, lease, how)
   local wanted, results, states = {}, {}, {}
   for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
     local head = string.sub(name, 1, 2)
@@ -33,6 +33,7 @@ local function begun(token, lease)
   end
   return {
     'ok', token, lease, now_ms(), lost > tonumber(ARGV[7]) and 1 or 0, redis.call('GET', KEYS[5]), fields, results, states,
+    how or '',
   }
 end
 

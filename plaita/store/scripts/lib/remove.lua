@@ -1,10 +1,17 @@
--- Takes a row with all that belongs to it, but for fencegen and tombstone. Needs key_part and retried.
+-- include: key_part
+-- include: retried
+-- include: waits
+-- Takes a row with all that belongs to it, but for fencegen and tombstone.
 local STATUSES = {'pending', 'running', 'suspended', 'completed', 'error', 'cancelled'}
+
+local OF_EXECUTION = {
+  'lease', 'fence', 'cancel', 'noderetry', 'noderefetch', 'nofail', 'g1wakeups', 'affinityhandover',
+}
 
 local function remove_row(ns, id, status, retried, dedup_key)
   local base, part = ns .. ':execution:', execution_part(id)
   local names = {base .. part}
-  for _, word in ipairs({'lease', 'fence', 'cancel', 'noderetry', 'noderefetch', 'nofail', 'g1wakeups'}) do
+  for _, word in ipairs(OF_EXECUTION) do
     names[#names + 1] = base .. word .. ':' .. part
   end
   retried_keys(retried, base .. 'noderetry:' .. part, names)

@@ -1,12 +1,14 @@
 -- include: lease
 -- include: time
+-- include: waits
 -- The checks that commit, finish and postpone share; the order is part of the promise (DECISIONS 2).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail. ARGV 1 token, 2 step.
 -- `lease`: the whole value where the caller knows it, which spares taking it apart.
--- Returns a refusal, or nil, the row's fields {status, commit, step, active_ms, retried, lost, created_at},
+-- Returns a refusal, or nil, the row's fields {status, commit, step, active_ms, retried, lost, created_at, wait},
 -- the flags {fence, fencegen, lease, cancel, nofail} and whether this very (token, step, verb) was done before.
 local function check(verb, lease)
-  local row = redis.call('HMGET', KEYS[1], 'status', 'commit', 'step', 'active_ms', 'retried', 'lost', 'created_at')
+  local row = redis.call('HMGET', KEYS[1], 'status', 'commit', 'step', 'active_ms', 'retried', 'lost', 'created_at',
+    'wait')
   if not row[1] then
     return {'refused', 'no_row'}
   end
@@ -38,6 +40,16 @@ end
 
 local function active_ms(row, delta)
   return text((tonumber(row[4]) or 0) + tonumber(delta))
+end
+
+-- A step that ends a wait clears it: the fields come after those that the caller gave.
+local function blank_wait(row)
+  if given(row[8]) then
+    for _, name in ipairs(WAIT_FIELDS) do
+      ARGV[#ARGV + 1] = name
+      ARGV[#ARGV + 1] = ''
+    end
+  end
 end
 
 -- Writes the fields from ARGV[from] on to the row; in pieces when there are more than Lua can unpack (about 8000).
