@@ -292,7 +292,7 @@ class Dispatch:
         self._keeper.add(held)
         try:
             if begun.lost_exhausted or spent is not None:
-                await self._settler.exhausted(held, entry, control.get("death"), spent)
+                await self._settler.exhausted(held, entry, control, spent)
             else:
                 await self._advance(held, entry, flow)
                 if held.lease_lost:

@@ -8,6 +8,7 @@ did not answer.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, Postpone, Retake
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
-from plaita.supervisor import logs, records
+from plaita.supervisor import logs, post_mortem, records
 from plaita.supervisor.answers import HeldAnswers, weight
 from plaita.supervisor.dead_letters import DeadLetters, Notice
 from plaita.supervisor.executor import Died
@@ -299,23 +300,32 @@ class Settler:
         )
         error["death"] = death
         error["node_retries"] = held.attempt - 1
-        letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause)
+        letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause, death)
         await self._end_in_error(held, error, timing=records.unanswered_timing(held), letter=letter)
 
-    async def exhausted(self, held: Held, entry: Entry, death: str | None, why: str | None = None) -> None:
-        """Begun once more than its budget allows: it must not run again. ``why``: another reason than lost steps."""
+    async def exhausted(self, held: Held, entry: Entry, control: Mapping[str, str], why: str | None = None) -> None:
+        """Begun once more than its budget allows: it must not run again. ``control``: the row's fields, which say who
+        lost it. ``why``: another reason than lost steps."""
         lost = self._settings.max_deliveries
-        what = why or f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
-        cause = "supervisor died" if why is None else "budget spent"
-        exception = "ExecutorDiedError" if why is None else "NodeExecutionError"
-        error = records.error(held, what, cause=cause, exception=exception)
-        if death and why is None:
-            error["death"] = jsontext.loads(death)
-            cause = str(error["death"].get("cause", cause)) if isinstance(error["death"], dict) else cause
+        death = None
+        if why is None:
+            what = f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
+            death = await post_mortem.supervisor_death(
+                self._sender,
+                self._keys,
+                control,
+                node_id=held.node_id,
+                attempt=held.attempt - held.lost + lost,
+                until=min(self._soon(), held.lease.horizon),
+            )
+            error = records.error(held, what, cause=death["cause"], exception="ExecutorDiedError")
+            error["death"] = death
+        else:
+            what = why
+            error = records.error(held, what, cause="budget spent", exception="NodeExecutionError")
         error["node_retries"] = lost - 1
-        await self._end_in_error(
-            held, error, timing=records.unanswered_timing(held), letter=self._letter(held, entry, what, cause)
-        )
+        letter = self._letter(held, entry, what, error["cause"], death)
+        await self._end_in_error(held, error, timing=records.unanswered_timing(held), letter=letter)
 
     # -- other ends ------------------------------------------------------------------------------------------------
 
@@ -536,7 +546,9 @@ class Settler:
         if await self._write(held, executions.postpone(held.keys, request)) is not None:
             self._stats.add("acked")
 
-    def _letter(self, held: Held, entry: Entry, reason: str, cause: str) -> DeadLetter | None:
+    def _letter(
+        self, held: Held, entry: Entry, reason: str, cause: str, death: Mapping[str, Any] | None = None
+    ) -> DeadLetter | None:
         """None when the guard does not let the carrier go."""
         if not self._dead_letters.allows_end(held):
             return None
@@ -554,6 +566,7 @@ class Settler:
                 flow_id=held.flow_id,
                 node_id=held.node_id,
                 tenant_id=held.tenant_id,
+                death=death,
             ),
             self._settings.dlq_maxlen,
         )
