@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from plaita import jsontext
@@ -17,13 +18,15 @@ UNRECORDED = (
 
 
 async def supervisor_death(
-    sender: Sender, keys: Keys, last_holder: str | None, *, node_id: str, attempt: int, until: int
+    sender: Sender, keys: Keys, control: Mapping[str, str], *, node_id: str, attempt: int, until: int
 ) -> dict[str, Any]:
-    """The death under which a step was lost, shaped as that of an executor is in ``records``.
+    """The death under which a step was lost, shaped as that of an executor is in ``records``; ``earlier`` is such a one
+    before it, of the same node.
 
-    ``last_holder`` is ``<instance>/<incarnation>``, None in rows that do not say. ``until``: boot ms, how long Redis
+    ``control``: the row's fields; ``last_holder`` is ``<instance>/<incarnation>``. ``until``: boot ms, how long Redis
     may take to answer; a record that cannot be read is one that is not there.
     """
+    last_holder = control.get("last_holder")
     recorded = await _recorded(sender, keys, last_holder, until)
     cause = recorded.get("cause")
     death: dict[str, Any] = {
@@ -38,6 +41,9 @@ async def supervisor_death(
     }
     if not recorded:
         death["note"] = UNRECORDED
+    earlier = _object(control.get("death"))
+    if earlier.get("node") == node_id:
+        death["earlier"] = earlier
     return death
 
 
@@ -46,10 +52,12 @@ async def _recorded(sender: Sender, keys: Keys, last_holder: str | None, until: 
     if not instance_id:
         return {}
     answer = await sender.send(deaths.find(keys, instance_id, incarnation), until=until)
-    if not isinstance(answer, Value) or answer.value is None:
-        return {}
+    return _object(answer.value) if isinstance(answer, Value) else {}
+
+
+def _object(text: bytes | str | None) -> dict[str, Any]:
     try:
-        value = jsontext.loads(answer.value)
+        value = jsontext.loads(text) if text else None
     except jsontext.JSONTextError:
         return {}
     return value if isinstance(value, dict) else {}

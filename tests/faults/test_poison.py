@@ -66,7 +66,7 @@ def test_S14_a_step_that_kills_its_executor_is_given_up_after_three_starts(world
     assert (death["signal"], death["node"], death["attempt"]) == (signal.SIGKILL, "b", 3)
     [letter] = letters(world)
     assert (letter["execution_id"], letter["node_id"], letter["cause"]) == (bad, "b", death["cause"])
-    assert "SIGKILL" in letter["cause"]
+    assert (letter["signal"], "SIGKILL" in letter["cause"]) == (signal.SIGKILL, True)
     nothing_left(world)
     # nobody else noticed: each step once, and no other letter
     assert all(starts(world, other, node) == ["1"] for other in others for node in ("a", "b"))
@@ -75,23 +75,32 @@ def test_S14_a_step_that_kills_its_executor_is_given_up_after_three_starts(world
     assert (status["counters"]["executor_deaths"], status["counters"]["dead_lettered"]) == (3, 1)
 
 
-def test_S14_a_step_that_kills_its_supervisor_is_given_up_after_three_starts(world: World) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["told by systemd", "told by nobody"])
+def test_S14_a_step_that_kills_its_supervisor_is_given_up_after_three_starts(world: World, told: bool) -> None:
     poison(world, "supervisor")
     good(world)
     bad = world.start("poison")
     lives: list[SupervisorProcess] = []
     others = []
-    while len(lives) < 4:  # as systemd does: after each death the next life
+    while len(lives) < 4:  # as systemd does: after each death its word on it, then the next life
         others.append(world.start("good"))
         lives.append(world.supervisor(executors=2, **FLAGS))
         if len(lives) < 4:
             assert lives[-1].wait_exit() == -signal.SIGKILL
+            if told:
+                lives[-1].record_exit()
     row = world.wait(bad)
     assert row["status"] == "error"
     assert starts(world, bad, "b") == ["1", "2", "3"]
     assert starts(world, bad, "a") == ["1"]
+    death = row["error"]["death"]
+    how = ("supervisor died: SIGKILL", signal.SIGKILL) if told else ("supervisor died", None)
+    assert (death["cause"], death["signal"]) == how
+    assert (death["node"], death["attempt"], "nobody recorded" in death.get("note", "")) == ("b", 3, not told)
+    assert death["holder"].startswith("one/")
     [letter] = letters(world)
-    assert (letter["execution_id"], letter["node_id"], letter["cause"]) == (bad, "b", "supervisor died")
+    assert (letter["execution_id"], letter["node_id"]) == (bad, "b")
+    assert (letter["cause"], letter["signal"], row["error"]["cause"]) == (*how, how[0])
     assert {world.wait(other)["status"] for other in others} == {"completed"}
     nothing_left(world)
     assert lives[-1].stop() == 0

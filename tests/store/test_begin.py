@@ -213,3 +213,16 @@ def test_retake_says_when_the_budget_is_spent(world):
     for number in range(2, 7):
         begun = retake(world, begun, entry, nonce=f"x{number}").value
     assert begun.lost_exhausted is True
+
+
+def test_S14_the_row_names_who_was_last_given_the_step(world):
+    """One that may only end it does not count: the life that lost the step is asked about."""
+    world.start()
+    entry = world.take_one()
+    world.begin(entry, holder="host1/a", nonce="n1", max_lost=1)
+    world.raw("DEL", world.keys.lease("e"))
+    for holder, nonce in (("host2/b", "n2"), ("host3/c", "n3")):
+        begun = world.begin(entry, holder=holder, nonce=nonce, max_lost=1).value
+        assert (begun.lost_exhausted, begun.control["last_holder"]) == (True, "host1/a")
+        world.raw("DEL", world.keys.lease("e"))
+    assert world.begin(entry, holder="host4/d", nonce="n4", max_lost=9).value.control["last_holder"] == "host4/d"

@@ -162,9 +162,11 @@ class SupervisorProcess:
             if flag not in flags:
                 command += [flag, value]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PLAITA_")}
+        clean["INVOCATION_ID"] = uuid.uuid4().hex  # as of a unit
         self.environment = {**clean, "PYTHONPATH": str(NODES), "PLAITA_CONFIG": os.devnull, **environment}
+        self.command = [*command, *flags]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*command, *flags], env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, env=self.environment, stdout=log, stderr=log)
 
     @property
     def pid(self) -> int:
@@ -234,6 +236,15 @@ class SupervisorProcess:
 
     def wait_exit(self, seconds: float = CEILING_S) -> int:
         return self.process.wait(timeout=seconds)
+
+    def record_exit(self) -> None:
+        """What systemd does after the end: ExecStopPost=, with how it ended in its words."""
+        code = self.process.wait(timeout=CEILING_S)
+        words = ("killed", signal.Signals(-code).name.removeprefix("SIG")) if code < 0 else ("exited", str(code))
+        command = ["record-exit" if word == "run" else word for word in self.command]
+        environment = {**self.environment, "EXIT_CODE": words[0], "EXIT_STATUS": words[1], "SERVICE_RESULT": "signal"}
+        with open(self.log, "ab") as log:
+            subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=CEILING_S, check=True)
 
     def end(self) -> None:
         """For the end of a test: gone whatever it did."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -15,10 +16,15 @@ import pytest
 from hosts import World
 
 from plaita import jsontext
+from plaita.clock import boot_ms
 from plaita.store import deaths, registry
 from plaita.store.deaths import LastLife
+from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor.identity import own_identity
+from plaita.supervisor.post_mortem import supervisor_death
 from plaita.supervisor.record_exit import not_ours
+from plaita.supervisor.sender import Sender
+from plaita.supervisor.stats import Stats
 
 KILLED = {"EXIT_CODE": "killed", "EXIT_STATUS": "KILL", "SERVICE_RESULT": "signal"}
 OWN = replace(own_identity(), machine="m", boot="b", host="h", pid=1, started=10)
@@ -143,3 +149,56 @@ def test_S14_an_embedded_server_is_not_started_for_it(world: World) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "no server runs" in done.stderr) == (0, True)
     assert not folder.exists()
+
+
+# -- what the heirs make of it -------------------------------------------------------------------
+
+
+def post_mortem(world: World, **control: str) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        runner = AsyncRunner(world.url)
+        try:
+            sender, until = Sender(runner, Stats()), boot_ms() + 60_000
+            return await supervisor_death(sender, world.keys, control, node_id="n", attempt=3, until=until)
+        finally:
+            await runner.close()
+
+    return asyncio.run(ask())
+
+
+def recorded(world: World, text: bytes) -> None:
+    world.do(registry.register(world.keys, "a/b", "i1", b"{}", 30_000))
+    world.do(deaths.record(world.keys, "a/b", "i1", text))
+
+
+def test_S14_the_death_of_the_last_holder_is_told(world: World) -> None:
+    recorded(world, b'{"cause":"SIGSEGV (core dumped)","signal":11,"service_result":"core-dump","at":"then"}')
+    assert post_mortem(world, last_holder="a/b/i1") == {
+        "cause": "supervisor died: SIGSEGV (core dumped)",
+        "signal": 11,
+        "exit_code": None,
+        "service_result": "core-dump",
+        "node": "n",
+        "attempt": 3,
+        "holder": "a/b/i1",
+        "at": "then",
+    }
+
+
+@pytest.mark.parametrize("control", [{"last_holder": "a/b/i2"}, {"last_holder": "b/i1"}, {"last_holder": "x"}, {}])
+def test_S14_another_lifes_death_is_not_told(world: World, control: dict[str, str]) -> None:
+    recorded(world, b'{"cause":"SIGKILL","signal":9}')
+    death = post_mortem(world, **control)
+    assert (death["cause"], death["signal"], "nobody" in death["note"]) == ("supervisor died", None, True)
+
+
+def test_S14_a_record_that_is_none_says_nothing(world: World) -> None:
+    recorded(world, b"no json")
+    assert "note" in post_mortem(world, last_holder="a/b/i1")
+
+
+@pytest.mark.parametrize(("node", "told"), [("n", True), ("m", False)])
+def test_S14_an_earlier_death_under_the_same_node_is_kept_beside_it(world: World, node: str, told: bool) -> None:
+    earlier = {"cause": "SIGKILL", "node": node}
+    death = post_mortem(world, death=jsontext.dumps(earlier).decode())
+    assert death.get("earlier") == (earlier if told else None)
