@@ -150,7 +150,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class LetterPage:
-    """The newest first. ``more``: older ones are left; go on with ``older_than`` the last id. ``total``: of all."""
+    """``more``: others are left in this direction; go on behind the last id. ``total``: of all."""
 
     letters: list[Letter]
     more: bool
@@ -158,16 +158,21 @@ class LetterPage:
 
 
 def page(keys: Keys, limit: int, older_than: str | None = None) -> Call[LetterPage]:
-    """At most ``limit`` letters, fewer where they are large together (PAGE_BYTES)."""
+    """At most ``limit`` letters, the newest first, fewer where they are large together (PAGE_BYTES)."""
     return Call(
         "dead_letters.page",
         script("dlq_page"),
         (keys.dead_letters,),
-        (NEWEST if older_than is None else f"({older_than}", limit, PAGE_BYTES),
+        ("XREVRANGE", NEWEST if older_than is None else f"({older_than}", "-", limit, PAGE_BYTES),
         "bulk",
         True,
-        lambda reply: LetterPage([_letter(one) for one in reply[0]], reply[1] == 1, int(reply[2])),
+        parse_page,
     )
+
+
+def parse_page(reply: Sequence[Any]) -> LetterPage:
+    """The answer of ``dlq_page.lua``."""
+    return LetterPage([_letter(one) for one in reply[0]], reply[1] == 1, int(reply[2]))
 
 
 def _letter(reply: Sequence[Any]) -> Letter:

@@ -81,7 +81,8 @@ class Keys:
         return f"{self.ns}:execution:{execution_part(execution_id)}"
 
     def of_execution(self, word: str, execution_id: str) -> str:
-        """``lease``, ``fence``, ``fencegen``, ``cancel``, ``noderefetch``, ``nofail`` or ``g1wakeups`` of one."""
+        """``lease``, ``fence``, ``fencegen``, ``cancel``, ``noderefetch``, ``nofail``, ``g1wakeups`` or
+        ``affinityhandover`` of one."""
         return f"{self.ns}:execution:{word}:{execution_part(execution_id)}"
 
     def lease(self, execution_id: str) -> str:
@@ -144,6 +145,14 @@ class Keys:
     @property
     def dead_letters(self) -> str:
         return self.dlq or f"{self.queue}:dlq"
+
+    def replay_mark(self, dlq_id: str) -> str:
+        """That a dead letter of this stream was replayed. The stream's name stands as it is: no colon follows the id."""
+        return f"{self.prefix}:dlq:replay:{self.dead_letters}:{dlq_id}"
+
+    @property
+    def replay_audit(self) -> str:
+        return f"{self.prefix}:dlq:replay:audit"
 
     @property
     def delayed(self) -> str:

@@ -1,16 +1,17 @@
--- Dead letters, the newest first, until so many or so many bytes. KEYS 1 dead letters
--- ARGV 1 from id ('+' the newest, '(id' older than it), 2 how many at most, 3 bytes at most (the first is always given)
--- ok: {id, fields} ..., older ones are left 0|1, length
-local found, bytes, from, more = {}, 0, ARGV[1], 0
+-- Dead letters in one direction, until so many or so many bytes. KEYS 1 dead letters
+-- ARGV 1 XREVRANGE (the newest first) | XRANGE (the oldest first), 2 first id ('(id' behind it), 3 last id,
+--      4 how many at most, 5 bytes at most (the first is always given)
+-- ok: {id, fields} ..., more are left 0|1, length
+local found, bytes, from, more = {}, 0, ARGV[2], 0
 while true do
-  local next_one = redis.call('XREVRANGE', KEYS[1], from, '-', 'COUNT', 1)[1]
+  local next_one = redis.call(ARGV[1], KEYS[1], from, ARGV[3], 'COUNT', 1)[1]
   if not next_one then
     break
   end
   for _, word in ipairs(next_one[2]) do
     bytes = bytes + #word
   end
-  if #found == tonumber(ARGV[2]) or (#found > 0 and bytes > tonumber(ARGV[3])) then
+  if #found == tonumber(ARGV[4]) or (#found > 0 and bytes > tonumber(ARGV[5])) then
     more = 1
     break
   end
