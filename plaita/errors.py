@@ -128,6 +128,18 @@ class ErrorResultException(FlowExecutionException):
     default_type = FlowErrorType.ERROR_RESULT
 
 
+class FlowWaitsError(FlowExecutionException):
+    """A flow that runs in this process came to a node that waits for an event: only a supervisor can wait.
+
+    ``node`` is that node; ``subscription`` says what it waits for: ``{"event_type", "event_filter", "correlation_id",
+    "timeout_ms"}``.
+    """
+
+    def __init__(self, message: str, *, node: str, subscription: dict[str, object]) -> None:
+        super().__init__(message, node=node)
+        self.subscription = subscription
+
+
 class ResumeError(FlowExecutionException):
     """A node's own resume failed, or the event data does not fit it."""
 
@@ -220,6 +232,14 @@ class StatePersistError(PlaitaError):
 
 class ExecutionStateLoadError(PlaitaError):
     """A row could not be loaded: no ack, the carrier is delivered again (ledger F2)."""
+
+
+class WrongKeyTypeError(StatePersistError, ExecutionStateLoadError):
+    """Something else than an execution stands at its key: it is named and never overwritten (DECISIONS 16)."""
+
+
+class ExecutionDeletedError(ExecutionLeaseError):
+    """The execution was deleted: nothing brings it back (ledger D1, D2)."""
 
 
 class ExecutionIdConflictError(PlaitaError):
