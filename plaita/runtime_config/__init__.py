@@ -9,11 +9,17 @@ Read `settings` (what exists), then `load` (the order of things).
 
 from plaita.runtime_config.generations import Generations, config_family, effective, generations
 from plaita.runtime_config.host import default_socket, socket_path_fault, user_socket
-from plaita.runtime_config.load import DEFAULT_CONFIG_FILE, load_client_config, load_runtime_config
+from plaita.runtime_config.load import (
+    DEFAULT_CONFIG_FILE,
+    load_client_config,
+    load_retention_config,
+    load_runtime_config,
+)
 from plaita.runtime_config.secrets import mask_url
 from plaita.runtime_config.settings import (
     ClientConfig,
     ConnectionConfig,
+    RetentionConfig,
     Setting,
     SupervisorConfig,
     every_setting,
@@ -25,6 +31,7 @@ __all__ = [
     "ClientConfig",
     "ConnectionConfig",
     "Generations",
+    "RetentionConfig",
     "Setting",
     "SupervisorConfig",
     "config_family",
@@ -33,6 +40,7 @@ __all__ = [
     "every_setting",
     "generations",
     "load_client_config",
+    "load_retention_config",
     "load_runtime_config",
     "mask_url",
     "settings_of",

@@ -10,7 +10,13 @@ from typing import Any
 from plaita.errors import ConfigError, InputError
 from plaita.runtime_config.host import default_socket, host_faults
 from plaita.runtime_config.judging import Config, build, prepare
-from plaita.runtime_config.settings import ClientConfig, SupervisorConfig, every_setting, settings_of
+from plaita.runtime_config.settings import (
+    ClientConfig,
+    RetentionConfig,
+    SupervisorConfig,
+    every_setting,
+    settings_of,
+)
 from plaita.runtime_config.sources import (
     Collector,
     read_environment,
@@ -51,6 +57,16 @@ def load_client_config(
 ) -> ClientConfig:
     """What a command or a library client needs to find plaita's data. Same sources and same errors."""
     return _load(ClientConfig, flags or {}, os.environ if environ is None else environ, file)
+
+
+def load_retention_config(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> RetentionConfig:
+    """What a command needs besides that deletes, ends or replays executions (ledger D2, D3, D7)."""
+    return _load(RetentionConfig, flags or {}, os.environ if environ is None else environ, file)
 
 
 def _load(

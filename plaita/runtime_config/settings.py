@@ -160,6 +160,46 @@ class ClientConfig(ConnectionConfig):
     ] = "default"
 
 
+# How long what is over is remembered (ledger D2, D3, D7): supervisors keep to it, and so do commands that delete.
+TaskMaxAge = Annotated[
+    Whole,
+    Field(ge=0, le=3650 * DAY_SECONDS),
+    Setting(
+        ("PLAITA_TASK_MAX_AGE_SECONDS",),
+        "older carriers are dropped",
+        "a whole number of seconds; 0 switches the limit off",
+        group="budget",
+    ),
+]
+StateTtl = Annotated[
+    Number,
+    Field(ge=0, le=3650),
+    Setting(
+        ("PLAITA_EXECUTION_STATE_TTL_DAYS",),
+        "how long finished executions are kept",
+        "a number of days; 0 keeps finished executions for ever",
+    ),
+]
+TombstoneTtl = Annotated[
+    Whole,
+    Field(gt=0, le=3650 * DAY_SECONDS),
+    Setting(
+        ("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS",),
+        "how long a deleted execution stays deleted",
+        "a whole number of seconds above 0",
+        optional=True,
+    ),
+]
+
+
+class RetentionConfig(ClientConfig):
+    """What a command is told that deletes, ends or replays: beside the connection, how long things are remembered."""
+
+    task_max_age_seconds: TaskMaxAge = 30 * DAY_SECONDS
+    execution_state_ttl_days: StateTtl = 30.0
+    execution_tombstone_ttl_seconds: TombstoneTtl = 30 * DAY_SECONDS
+
+
 class SupervisorConfig(ConnectionConfig):
     """Everything ``plaita-supervisor run`` can be told.
 
@@ -242,35 +282,9 @@ class SupervisorConfig(ConnectionConfig):
             group="budget",
         ),
     ] = 1000
-    task_max_age_seconds: Annotated[
-        Whole,
-        Field(ge=0, le=3650 * DAY_SECONDS),
-        Setting(
-            ("PLAITA_TASK_MAX_AGE_SECONDS",),
-            "older carriers are dropped",
-            "a whole number of seconds; 0 switches the limit off",
-            group="budget",
-        ),
-    ] = 30 * DAY_SECONDS
-    execution_state_ttl_days: Annotated[
-        Number,
-        Field(ge=0, le=3650),
-        Setting(
-            ("PLAITA_EXECUTION_STATE_TTL_DAYS",),
-            "how long finished executions are kept",
-            "a number of days; 0 keeps finished executions for ever",
-        ),
-    ] = 30.0
-    execution_tombstone_ttl_seconds: Annotated[
-        Whole,
-        Field(gt=0, le=3650 * DAY_SECONDS),
-        Setting(
-            ("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS",),
-            "how long a deleted execution stays deleted",
-            "a whole number of seconds above 0",
-            optional=True,
-        ),
-    ] = 30 * DAY_SECONDS
+    task_max_age_seconds: TaskMaxAge = 30 * DAY_SECONDS
+    execution_state_ttl_days: StateTtl = 30.0
+    execution_tombstone_ttl_seconds: TombstoneTtl = 30 * DAY_SECONDS
     read_block_ms: Annotated[
         Whole,
         Setting(

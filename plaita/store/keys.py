@@ -147,7 +147,7 @@ class Keys:
         return self.dlq or f"{self.queue}:dlq"
 
     def replay_mark(self, dlq_id: str) -> str:
-        """That a dead letter of this stream was replayed. The stream's name stands as it is: no colon follows the id."""
+        """That a dead letter of this stream was replayed. The stream's name stands as it is: the id ends the key."""
         return f"{self.prefix}:dlq:replay:{self.dead_letters}:{dlq_id}"
 
     @property

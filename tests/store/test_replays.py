@@ -1,4 +1,4 @@
-"""Ledger D5 on a real server: a letter goes once, tells what happened, stays where it is, and every try is written down."""
+"""Ledger D5 on a real server: a letter goes once, says what happened and stays; every try is written down."""
 
 from __future__ import annotations
 
