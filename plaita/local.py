@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plaita import clock, ids, jsontext
-from plaita.errors import FlowExecutionException, InputError, NodeTimeoutError
+from plaita.errors import FlowExecutionException, FlowWaitsError, InputError, NodeTimeoutError
 from plaita.flow.context import Context
 from plaita.flow.engine import run_step, time_limit
 from plaita.flow.model import DEFAULT_LIMITS, BaseNode, FlowDefinition, Limits, NodeTypes, parse_flow
@@ -34,7 +34,8 @@ _log = logging.getLogger("plaita.local")
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What one step did. ``status``: ``advanced``, ``completed`` (the flow ended, ``output`` is set) or ``error``."""
+    """What one step did. ``status``: ``advanced``, ``completed`` (the flow ended, ``output`` is set), ``suspended``
+    (the node waits for what ``subscription`` says, ``result`` is what it has so far) or ``error``."""
 
     node_id: str
     node_type: str
@@ -45,6 +46,7 @@ class StepRecord:
     attempts: int = 0
     warnings: tuple[str, ...] = ()
     error: ErrorInfo | None = None
+    subscription: dict[str, Any] | None = None
 
 
 class Flow:
@@ -87,7 +89,8 @@ class Flow:
 
         The input is one dict, keyword arguments, or both merged; nothing means ``{}``; anything else is a TypeError.
         Raises the flow error that ended the run (NodeExecutionError, NodeTimeoutError, ErrorResultException … with the
-        cause attached), or InputError for an input that is no JSON value.
+        cause attached), FlowWaitsError at a node that waits for an event, or InputError for an input that is no JSON
+        value.
         """
         run = _Run(self.definition, _input_of(args, kwargs))
         outcome = run.to_end()
@@ -106,6 +109,8 @@ class Flow:
                 return outcome.output
             if isinstance(outcome, Failed):
                 raise outcome.raised
+            if isinstance(outcome, Suspended):
+                raise _waits(self.definition, outcome)
 
     async def arun(self, /, *args: Any, **kwargs: Any) -> Any:
         """Like :meth:`run`, from a running event loop: asynchronous nodes run on that loop, all others in a thread."""
@@ -146,7 +151,16 @@ def _record(flow: FlowDefinition, node_id: str, outcome: Outcome) -> StepRecord:
             attempts=outcome.attempts,
             warnings=outcome.warnings,
         )
-    assert not isinstance(outcome, Suspended)  # flows with waiting nodes are refused when parsed
+    if isinstance(outcome, Suspended):
+        return StepRecord(
+            node_id,
+            node_type,
+            "suspended",
+            result=outcome.result,
+            attempts=outcome.attempts,
+            warnings=outcome.warnings,
+            subscription=outcome.subscription,
+        )
     return StepRecord(
         node_id,
         node_type,
@@ -155,6 +169,21 @@ def _record(flow: FlowDefinition, node_id: str, outcome: Outcome) -> StepRecord:
         next_node=outcome.next_node,
         attempts=outcome.attempts,
         warnings=outcome.warnings,
+    )
+
+
+def _waits(flow: FlowDefinition, outcome: Suspended) -> FlowWaitsError:
+    wanted = outcome.subscription
+    what = f"an event of type {wanted['event_type']!r}"
+    if wanted["correlation_id"] is not None:
+        what += f" for {wanted['correlation_id']!r}"
+    if wanted["event_filter"] is not None:
+        what += f" with {jsontext.dumps(wanted['event_filter']).decode()[:200]}"
+    return FlowWaitsError(
+        f"{flow.plans[outcome.node_id].label} waits for {what}: only a supervisor can wait (plaita run FILE, or plaita "
+        "flow put and plaita start), Flow.run cannot",
+        node=outcome.node_id,
+        subscription=wanted,
     )
 
 
@@ -188,6 +217,8 @@ class _Run:
                 return outcome
             if isinstance(outcome, Failed):
                 raise outcome.raised
+            if isinstance(outcome, Suspended):
+                raise _waits(self._flow, outcome)
 
     def stop(self) -> None:
         """Ask the run to end: from another thread, while a step runs."""

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, cast
 
-from plaita import clock
+from plaita import clock, jsontext
 from plaita.errors import CODE_GENERIC, FlowDefinitionError, FlowErrorType, FrameError, NodeTimeoutError
 from plaita.executor.contexts import Contexts
 from plaita.executor.hygiene import Hygiene
@@ -25,7 +25,7 @@ from plaita.flow.outcome import Advanced, Ended, ErrorInfo, Failed, Outcome, Ste
 from plaita.ipc.blocking import FrameConnection
 from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run, Step
 from plaita.jsontext import JSONTextError
-from plaita.nodes.base import Node
+from plaita.nodes.base import Node, enter
 from plaita.nodes.builtin import PURE_NODES
 from plaita.nodes.execution import Execution
 from plaita.unix.title import set_title
@@ -79,6 +79,7 @@ class StepRunner:
         try:
             flow = self._contexts.flow(run)
             context = self._contexts.context(run, flow)
+            event = None if run.event is None else jsontext.loads(run.event)
         except (FlowDefinitionError, JSONTextError) as error:
             return _refused(run, started_ms, error)
         attempts = Attempts(self, run, flow, context)
@@ -95,6 +96,7 @@ class StepRunner:
                 now_ms=started_ms,
                 action=run.action,
                 time_left_ms=run.time_left_ms,
+                event=event,
             )
         except StepStopped:
             pass
@@ -105,7 +107,7 @@ class StepRunner:
         if outcome is None or self._stop.raised:
             # Also when node code swallowed the request and returned something: what it returned is not whole.
             return Answer(run.seq, "stopped", run.node_id, started_ms, ended_ms, attempts=max(1, attempts.made))
-        if not isinstance(outcome, Failed):
+        if not isinstance(outcome, Failed) and run.action != "cancelled":
             self._contexts.keep(run, context)
         return _answer(run, outcome, started_ms, ended_ms)
 
@@ -175,7 +177,7 @@ class Attempts:
         )
         try:
             self._stop.arm()
-            return cast(Node, node).execute(execution)
+            return enter(cast(Node, node), execution)
         finally:
             self._stop.disarm()
 
@@ -203,9 +205,8 @@ def _answer(run: Run, outcome: Outcome, started_ms: int, ended_ms: int) -> Answe
             attempts=outcome.attempts,
             error=outcome.error.to_json(),
         )
-    if isinstance(outcome, (Advanced, Ended)):
-        for warning in outcome.warnings:
-            print(f"warning: node {outcome.node_id}: {warning}", file=sys.stderr)
+    for warning in outcome.warnings:
+        print(f"warning: node {outcome.node_id}: {warning}", file=sys.stderr)
     if isinstance(outcome, Advanced):
         return Answer(
             run.seq,

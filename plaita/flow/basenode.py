@@ -126,8 +126,9 @@ class BaseNode(Part):
     Authors of node types name their fields as they like, so this class has few public names besides fields.
 
     Class attributes: ``node_type`` (the ``type`` in JSON), ``node_name`` (for people), ``branching`` (``execute``
-    returns the id of the successor), ``ends_flow`` (the result is the flow's output), ``is_suspending`` (the node
-    waits), ``expression_fields`` (fields checked and compiled when the flow is parsed).
+    returns the id of the successor), ``ends_flow`` (the result is the flow's output), ``is_suspending`` (``execute``
+    begins a wait: subclasses of ``EventNode``), ``expression_fields`` (fields checked and compiled when the flow is
+    parsed).
     """
 
     node_type: ClassVar[str] = ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from plaita import jsontext
 from plaita.flow.expressions import Scope
+from plaita.flow.waiting import Woken
 
 NO_INPUT: Any = object()
 """Not even null was given: ``$INPUT`` is an empty object."""
@@ -56,6 +57,7 @@ class Context:
         "result_bytes",
         "results",
         "step_state",
+        "woken",
     )
 
     def __init__(
@@ -75,6 +77,9 @@ class Context:
         self.parent = parent
         self.now_ms = 0
         """When the step under way began, epoch milliseconds; set by the engine."""
+        self.woken: Woken | None = None
+        """How the wait ended that the step under way goes on from; None for a step that runs ``execute``. Set by the
+        engine."""
         self.results: dict[str, Any] = {}
         self.result_bytes = 0
         self._sizes: dict[str, int] = {}

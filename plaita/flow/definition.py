@@ -19,8 +19,8 @@ class NodePlan:
     """What the engine needs of one node, read from it once.
 
     ``next_node``: where a node that does not branch goes. ``targets``: the ids a branching node may answer.
-    ``attempts``: 1 + retryTimes. ``place``: where the node stands (``nodes[3]``); ``label``: its id, and its
-    name if it has one, for messages.
+    ``attempts``: 1 + retryTimes. ``suspending``: its ``execute`` begins a wait. ``place``: where the node stands
+    (``nodes[3]``); ``label``: its id, and its name if it has one, for messages.
     """
 
     node: BaseNode
@@ -33,6 +33,7 @@ class NodePlan:
     ends_flow: bool
     timeout_ms: int | None
     attempts: int
+    suspending: bool
 
 
 @dataclass

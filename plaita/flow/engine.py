@@ -7,7 +7,7 @@ the code (``call``), measures time and enforces limits; the engine only judges w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from plaita import jsontext
 from plaita.errors import (
@@ -18,6 +18,7 @@ from plaita.errors import (
     NodeNotFoundError,
     NodeOutputError,
     NodeTimeoutError,
+    ResumeGuardError,
 )
 from plaita.flow import failure
 from plaita.flow.basenode import BaseNode, ErrorHandler
@@ -25,7 +26,8 @@ from plaita.flow.context import Context
 from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.graph import canonical_id
 from plaita.flow.nearest import shown
-from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped
+from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped, Suspended
+from plaita.flow.waiting import Subscription, Suspending, WakeKind, Woken
 
 Action = Literal["execute", "timed_out", "event", "timeout", "cancelled"]
 _PLAIN = (str, int, float, bool, type(None))
@@ -44,11 +46,16 @@ def run_step(
 ) -> Outcome:
     """Run the node ``node_id`` once, with its retries and handlers, and record its result in ``context``.
 
-    ``call(node)`` runs the node's code and gives its result or raises anything. Who calls with a limit raises
-    NodeTimeoutError from it when :func:`time_limit` has passed since the step began, also at the entry of a further
-    attempt: all attempts share one budget. ``now_ms`` is the step's start in epoch milliseconds. ``time_left_ms`` is
-    what remained of the flow's timeout when the step began. ``action="timed_out"`` runs nothing: the caller has
-    already killed what ran.
+    ``call(node)`` runs the node's code and gives its result or raises anything; which method that is,
+    ``context.woken`` tells (``plaita.nodes.entry``). Who calls with a limit raises NodeTimeoutError from it when
+    :func:`time_limit` has passed since the step began, also at the entry of a further attempt: all attempts share one
+    budget. ``now_ms`` is the step's start in epoch milliseconds. ``time_left_ms`` is what remained of the flow's
+    timeout when the step began.
+
+    ``action``: ``execute`` runs the node; one that waits gives Suspended. ``event`` (with the event's data, a JSON
+    value), ``timeout`` and ``cancelled`` go on from the end of its wait. Retries and handlers apply to the first two
+    as to ``execute``; a cancelled wait runs the node's code once, whatever it raises is a Failed for the log, and
+    nothing is recorded. ``timed_out`` runs nothing: the caller has already killed what ran.
 
     Never raises for reasons of the flow or its nodes; StepStopped from ``call`` passes through, the context unchanged.
     """
@@ -57,8 +64,15 @@ def run_step(
         error = NodeNotFoundError(f"no node has the id {shown(node_id)}", node=node_id)
         return _failed(context, node_id, error, 0)
     context.now_ms = now_ms
+    context.woken = None
     if action == "timed_out":
         return _timed_out(flow, context, plan, None, 1, time_left_ms)
+    if action != "execute":
+        refused = _resumed(context, plan, action, event)
+        if refused is not None:
+            return refused
+        if action == "cancelled":
+            return _cancelled(context, plan, call)
     if time_left_ms is not None and time_left_ms <= 0:
         spent = FlowTimeoutError(f"the time of the flow is spent; node {node_id!r} was not begun", node=node_id)
         return _failed(context, node_id, spent, 0)
@@ -87,6 +101,36 @@ def _refused_input(flow: FlowDefinition, context: Context, node_id: str) -> Fail
     return _failed(context, node_id, error, 0)
 
 
+def _resumed(context: Context, plan: NodePlan, kind: WakeKind, data: Any) -> Failed | None:
+    """Note how the wait ended, or refuse where none is (ledger S7)."""
+    node_id = plan.node.id
+    if not plan.suspending:
+        error = ResumeGuardError(f"{plan.label} is of type {plan.type!r}, which waits for nothing", node=node_id)
+        return _failed(context, node_id, error, 0)
+    if node_id not in context.results:
+        error = ResumeGuardError(f"{plan.label} is not waiting: nothing is pending there", node=node_id)
+        return _failed(context, node_id, error, 0)
+    context.woken = Woken(kind, data)
+    return None
+
+
+def _cancelled(context: Context, plan: NodePlan, call: Callable[[BaseNode], Any]) -> Outcome:
+    """The node's own undoing of what it began. Its result is nobody's; what it stores is dropped."""
+    node = plan.node
+    try:
+        call(node)
+    except StepStopped:
+        raise
+    except BaseException as error:  # the execution is cancelled all the same
+        if _asks_to_stop(error):
+            raise StepStopped from error
+        raised = failure.node_failure(error, node=node.id, label=plan.label, code=None, message=None, line=None)
+        return _failed(context, node.id, raised, 1)
+    finally:
+        context.discard_state()
+    return Advanced(node.id, None, plan.next_node or node.id, None, 1, b"null")
+
+
 def _attempt(
     flow: FlowDefinition,
     context: Context,
@@ -95,10 +139,14 @@ def _attempt(
     time_left_ms: int | None,
 ) -> Outcome:
     last_error: BaseException | None = None
+    begins_wait = plan.suspending and context.woken is None
+    subscription: Subscription | None = None
     for attempt in range(1, plan.attempts + 1):
         try:
             result = call(plan.node)
             result, result_json = _stored_form(result, flow.limits.node_output)
+            if begins_wait:
+                subscription = cast(Suspending, plan.node)._subscription(result, context.scope(context.now_ms))
         except StepStopped:
             context.discard_state()
             raise
@@ -111,6 +159,8 @@ def _attempt(
                 return final
             last_error = error
         else:
+            if subscription is not None:
+                return _suspended(flow, context, plan, result, result_json, attempt, subscription)
             return _succeeded(flow, context, plan, result, result_json, attempt, ())
     assert last_error is not None
     return _gave_up(flow, context, plan, last_error)
@@ -244,6 +294,25 @@ def _succeeded(
     branch = next_node if plan.branching else None
     _record(context, node_id, result, result_json, branch)
     return Advanced(node_id, result, next_node, branch, attempts, result_json, context.commit_state(), warnings)
+
+
+def _suspended(
+    flow: FlowDefinition,
+    context: Context,
+    plan: NodePlan,
+    result: Any,
+    result_json: bytes,
+    attempts: int,
+    subscription: Subscription,
+) -> Outcome:
+    """The node's result so far stands at ``$NODE.<id>`` while it waits."""
+    total = context.size_with(plan.node.id, len(result_json))
+    if total > flow.limits.context:
+        return _context_too_large(flow, context, plan, total, attempts)
+    _record(context, plan.node.id, result, result_json, None)
+    state = context.commit_state()
+    wanted = subscription.to_json()
+    return Suspended(plan.node.id, result, wanted, attempts, result_json, state, subscription.warnings)
 
 
 def _record(context: Context, node_id: str, result: Any, result_json: bytes, branch: str | None) -> None:

@@ -103,7 +103,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The node waits. ``subscription`` says what for."""
+    """The node waits. ``result`` is what it has so far; ``subscription`` says what for: ``Subscription.to_json`` of
+    ``plaita.flow.waiting``."""
 
     node_id: str
     result: Any
@@ -111,6 +112,7 @@ class Suspended:
     attempts: int
     result_json: bytes
     state_json: dict[str, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 Outcome = Advanced | Ended | Failed | Suspended

@@ -31,7 +31,7 @@ from plaita.flow.text import read_definition, refused
 LATER_TYPES = frozenset(
     (
         *("loop", "while", "map", "filter", "find", "reduce", "child", "reference", "parallel", "http"),
-        *("event", "delay", "approval", "redis_queue", "kafka_queue", "http_callback"),
+        *("delay", "approval", "redis_queue", "kafka_queue", "http_callback"),
         *("code", "calculate", "redis"),
     )
 )
@@ -269,10 +269,9 @@ def _node_class(raw: dict[str, Any], place: str, reader: _Reader) -> type[BaseNo
         return None
     cls = reader.registry.get(node_type)
     if cls is not None:
-        if cls.is_suspending:
-            reader.problem(
-                f"{place}.type", f"node type {shown(node_type)} waits for an event; that is not in this build"
-            )
+        if cls.is_suspending and not callable(getattr(cls, "_subscription", None)):
+            reason = f"node type {shown(node_type)} waits, but its class {cls.__name__} is no subclass of EventNode"
+            reader.problem(f"{place}.type", reason)
             return None
         return cls
     if node_type in reader.other_types or reader.any_type:
@@ -317,6 +316,7 @@ def _plan(node: BaseNode, place: str, shape: Vertex) -> NodePlan:
         ends_flow=node.ends_flow,
         timeout_ms=parse_timeout(node.timeout),
         attempts=max(0, node.error_handler.retry_times) + 1,
+        suspending=node.is_suspending,
     )
 
 

@@ -6,6 +6,7 @@ from plaita.nodes.assignment import AssignmentNode
 from plaita.nodes.base import Node
 from plaita.nodes.case import CaseNode
 from plaita.nodes.end import EndNode
+from plaita.nodes.event import EventWaitNode
 from plaita.nodes.if_node import IfNode
 from plaita.nodes.mock import MockNode
 from plaita.nodes.start import StartNode
@@ -19,6 +20,7 @@ BUILT_IN: tuple[type[Node], ...] = (
     SwitchNode,
     CaseNode,
     MockNode,
+    EventWaitNode,
 )
 
 PURE_NODES: frozenset[type[Node]] = frozenset(BUILT_IN)

@@ -15,6 +15,7 @@ from plaita.flow import expressions
 from plaita.flow.basenode import BaseNode
 from plaita.flow.context import Context
 from plaita.flow.expressions import Scope
+from plaita.flow.waiting import Woken
 
 DEFAULT_NAMESPACE = "plaita"
 DEFAULT_TENANT = "default"
@@ -95,6 +96,17 @@ class Execution:
     def node_id(self) -> str:
         """The id of the node that runs."""
         return self._node.id
+
+    @property
+    def pending(self) -> Any:
+        """In ``on_event``, ``on_timeout`` and ``on_cancel``: what ``execute`` returned when the wait began, as a copy.
+        None in ``execute``."""
+        return None if self._context.woken is None else copied(self._context.results.get(self._node.id))
+
+    @property
+    def woken(self) -> Woken | None:
+        """How the wait ended that this step goes on from; None in ``execute``."""
+        return self._context.woken
 
     @property
     def idempotency_key(self) -> str:

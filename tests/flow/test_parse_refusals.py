@@ -268,7 +268,7 @@ def test_rule_3_types_of_later_builds_are_named(parse: Parse, node_type: str) ->
     (found,) = problems(parse, between({"type": node_type}))
     assert found == (
         f"nodes[1].type: node type {node_type!r} is not in this build; "
-        "known: assignment, case, end, if, mock, start, switch"
+        "known: assignment, case, end, event, if, mock, start, switch"
     )
 
 
@@ -563,13 +563,75 @@ def test_decisions_23_types_of_other_hosts_are_checked_by_common_fields(parse: P
     ]
 
 
-def test_decisions_23_waiting_nodes_are_refused_for_now(parse: Parse, registry: NodeRegistry) -> None:
+def test_decisions_23_waiting_nodes_stand_at_the_top_level(parse: Parse, registry: NodeRegistry) -> None:
     @registry.register
     class Wait(EventNode):
         node_type: ClassVar[str] = "wait_for_it"
 
-    (found,) = problems(parse, between({"type": "wait_for_it"}))
-    assert found == "nodes[1].type: node type 'wait_for_it' waits for an event; that is not in this build"
+    assert parse(between({"type": "wait_for_it"})).plans["n"].suspending
+    assert not parse(between({"type": "mock"})).plans["n"].suspending
+
+
+def test_a_waiting_node_is_an_event_node(parse: Parse, registry: NodeRegistry) -> None:
+    @registry.register
+    class Alone(Node):
+        node_type: ClassVar[str] = "alone"
+        is_suspending: ClassVar[bool] = True
+
+    assert problems(parse, between({"type": "alone"})) == [
+        "nodes[1].type: node type 'alone' waits, but its class Alone is no subclass of EventNode"
+    ]
+
+
+EVENT_FAULTS: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["event_type: required field is missing"]),
+    ({"event_type": 17}, ["event_type: text is wanted, not number 17"]),
+    (
+        {"eventType": ""},
+        ["eventType: the text is empty; leave the field out, or write a name or an expression"],
+    ),
+    ({"event_type": "$INPUT..x"}, ["event_type: "]),
+    ({"event_type": "t", "event_filter": ["a"]}, ["event_filter: an object is wanted, not list"]),
+    (
+        {"event_type": "t", "eventFilter": {"a..b": 1}},
+        ["eventFilter: 'a..b' is no path: there is a dot too many; write names with one dot between them"],
+    ),
+    ({"event_type": "t", "event_filter": {"": 1}}, ["event_filter: an empty key is no path into an event's data; "]),
+    ({"event_type": "t", "event_filter": {"a": "$F.nix()"}}, ["event_filter.a: "]),
+    ({"event_type": "t", "correlationId": True}, ["correlationId: a whole number or text is wanted, not boolean True"]),
+    ({"event_type": "t", "correlationId": {"a": 1}}, ["correlationId: a whole number or text is wanted, not object"]),
+    ({"event_type": "t", "correlation_id": ""}, ["correlation_id: the text is empty; "]),
+    (
+        {"event_type": "t", "subscriptionTimeout": "soon"},
+        [
+            "subscriptionTimeout: 'soon' is no duration; write an ISO 8601 duration (PT30M, P1DT2H) "
+            "or a number of seconds (1800)"
+        ],
+    ),
+    ({"event_type": "t", "subscription_timeout": -1}, ["subscription_timeout: a duration cannot be negative; write "]),
+    ({"event_type": "t", "subscription_timeout": True}, ["subscription_timeout: a bool is no duration; write "]),
+    ({"event_type": "t", "subscription_timeout": "P1M"}, ["subscription_timeout: 'P1M' is no duration: years and "]),
+    ({"event_type": "t", "timeout": "x"}, ["timeout: 'x' is no duration; write "]),
+    (
+        {"event_filter": 1, "subscription_timeout": "x", "correlation_id": []},
+        ["event_type: ", "event_filter: ", "correlation_id: ", "subscription_timeout: "],
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), EVENT_FAULTS)
+def test_faults_of_an_event_node_are_named(parse: Parse, fields: dict[str, Any], expected: list[str]) -> None:
+    found = problems(parse, between({"type": "event", **fields}))
+    assert len(found) == len(expected)
+    for each in expected:
+        assert [line for line in found if line.startswith(f"nodes[1].{each}")], found
+
+
+def test_an_event_node_warns_of_what_is_no_fault(parse: Parse) -> None:
+    fields = {"type": "event", "event_type": "t", "event_filter": {"a": "{{ x }}"}, "eventTyp": 1}
+    found = warned(parse(between(fields)))
+    assert any(line.startswith("nodes[1].event_filter.a: ") for line in found)
+    assert any("did you mean 'eventType'" in line or "did you mean 'event_type'" in line for line in found)
 
 
 class Hostile(Node):

@@ -16,7 +16,7 @@ from plaita.flow.context import Context
 from plaita.flow.engine import run_step
 from plaita.flow.model import FlowDefinition, Part, parse_flow
 from plaita.flow.outcome import Advanced, Failed
-from plaita.nodes.base import EventNode, Node, is_async, run_to_end
+from plaita.nodes.base import Node, is_async, run_to_end
 from plaita.nodes.execution import Execution, idempotency_key
 from plaita.nodes.registry import NodeRegistry, load_preloads
 
@@ -314,13 +314,3 @@ def test_run_to_end_gives_and_raises() -> None:
     assert run_to_end(give()) == 3
     with pytest.raises(KeyError):
         run_to_end(fail())
-
-
-def test_event_nodes_have_their_hooks() -> None:
-    node = EventNode(id="w", event_type="paid")
-    context = Context(execution_id="x")
-    execution = Execution(node, context)
-    assert node.on_event(execution, {"a": 1}) == {"status": "completed", "event_data": {"a": 1}}
-    with pytest.raises(TimeoutError, match="'paid'"):
-        node.on_timeout(execution)
-    assert node.on_cancel(execution) is None
