@@ -24,7 +24,15 @@ class Ruling:
 
 _RULINGS: dict[str, Ruling] = {
     "terminal": Ruling(Settle.ACK, "the execution is over; its state is unchanged"),
-    "suspended": Ruling(Settle.ACK, "the execution waits for an event, which a start or continue is not"),
+    "suspended": Ruling(Settle.ACK, "the execution waits for an event, which a start, continue or retry is not"),
+    "stale_wait": Ruling(Settle.POISON, "ResumeProtocolError: the execution waits for something else by now"),
+    "no_checkpoint": Ruling(Settle.POISON, "ResumeProtocolError: the execution has not begun, so nothing waits"),
+    "g1_wakeups_exhausted": Ruling(
+        Settle.ACK, "it was woken from error as often as it may; the named key must be deleted to allow more"
+    ),
+    "deterministic_failure_exhausted": Ruling(
+        Settle.ACK, "it failed in a row as often as it may in ways that no retry changes; see the named key"
+    ),
     "tombstoned": Ruling(Settle.ACK, "the execution was deleted"),
     "no_row": Ruling(Settle.POISON, "the execution has no row: deleted, expired, or never here"),
     "flow_conflict": Ruling(Settle.POISON, "the execution id belongs to another flow; its row is untouched"),

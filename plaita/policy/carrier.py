@@ -22,7 +22,7 @@ from plaita.policy.generations import Stamps
 
 TASK_SCHEMA_VERSION = 1
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-RESUME_TYPES = ("event", "timeout", "cancel", "continue", "retry")
+ResumeType = Literal["event", "timeout", "cancel", "continue", "retry"]
 
 
 class StartPayload(BaseModel):
@@ -52,7 +52,7 @@ class ResumePayload(BaseModel):
     type: Literal["resume"]
     flow_id: str | None = None
     execution_id: str
-    resume_type: Literal["event", "timeout", "cancel", "continue", "retry"]
+    resume_type: ResumeType
     data: Any = None
     wait: str | None = None
     tenant_id: str | None = None
@@ -77,7 +77,7 @@ class Carrier:
     tenant_id: str
     flow_id: str | None
     version: str | None
-    resume_type: str | None
+    resume_type: ResumeType | None
     params: bytes | None  # JSON text of a foreign start's input; None when the row holds it
     schema_version: int
     dedup_key: str | None
@@ -89,7 +89,7 @@ class Carrier:
     wait: str | None = None
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ResumeType | Literal["start"]:
         """``start`` or the resume type."""
         return self.resume_type or "start"
 
@@ -245,7 +245,7 @@ def resume_payload(
     data: Any = None,
     wait: str | None = None,
 ) -> bytes:
-    """The payload of a resume; ``resume_type`` is one of RESUME_TYPES. ``wait`` names the one wait it is meant for."""
+    """The payload of a resume; ``wait`` names the one wait it is meant for."""
     said = {} if wait is None else {"wait": wait}
     return jsontext.dumps(
         said

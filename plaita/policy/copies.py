@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plaita import jsontext
+from plaita.policy.affinity import COUNT_FIELD, SINCE_FIELD
 from plaita.policy.age import first_enqueued_ms, timestamp_text
 from plaita.policy.carrier import payload_fields, resume_payload, schema_version_of, stamp
 
+HANDOVER_FIELDS = frozenset({COUNT_FIELD, SINCE_FIELD})
 INHERITED_STAMPS = ("config_family", "budget_generation")
+REPLAY_HISTORY = ("replay_of", "replay_count")  # of what a dead letter's replay brought back (ledger D5)
 
 Fields = list[tuple[str, bytes | str]]
 
 
 def inherited(fields: Mapping[bytes, bytes], entry_id: str) -> dict[str, str]:
-    """``schema_version``, the generations that are there, and ``first_enqueued_at`` in epoch ms (left out only where no
-    time can be read). An entry field stands above the payload's field of the same name."""
+    """``schema_version``, the generations and the history of replays that are there, and ``first_enqueued_at`` in epoch
+    ms (left out only where no time can be read). An entry field stands above the payload's field of the same name."""
     payload = payload_fields(fields)
     kept = {"schema_version": str(schema_version_of(fields))}
-    for name in INHERITED_STAMPS:
+    for name in (*INHERITED_STAMPS, *REPLAY_HISTORY):
         value = stamp(fields, payload, name)
         if isinstance(value, str) and value:
             kept[name] = value
@@ -51,3 +55,41 @@ def continue_copy(
         ("flow_id", flow_id),
         *kept.items(),
     ]
+
+
+def timer_carrier(
+    fields: Mapping[bytes, bytes], entry_id: str, *, execution_id: str, flow_id: str, tenant_id: str, wait: str
+) -> Fields:
+    """The entry that says that nothing came in time, for the wait ``wait`` only. Generations are the source's; its age
+    starts when it is enqueued (DECISIONS 20), so it takes over no time."""
+    kept = inherited(fields, entry_id)
+    kept.pop("first_enqueued_at", None)
+    payload = resume_payload(
+        execution_id=execution_id,
+        flow_id=flow_id,
+        resume_type="timeout",
+        tenant_id=tenant_id,
+        timestamp="",
+        wait=wait,
+    )
+    return [
+        ("payload", payload),
+        ("execution_id", execution_id),
+        ("tenant_id", tenant_id),
+        ("flow_id", flow_id),
+        *kept.items(),
+    ]
+
+
+def same_body(fields: Mapping[bytes, bytes], entry_id: str, changes: Mapping[str, str]) -> Fields:
+    """The entry of a copy with the very payload of its source (ledger G4): everything it had, with ``changes``."""
+    kept: dict[str, bytes | str] = {name.decode("ascii"): value for name, value in fields.items() if name.isascii()}
+    return list({**kept, **inherited(fields, entry_id), **changes}.items())
+
+
+def broadcast(fields: Mapping[bytes, bytes], entry_id: str) -> Fields:
+    """The entry of a copy that anybody may run: the same but for its target and how often it was handed over
+    (ledger G4). For a payload that is a JSON object."""
+    payload = {name: value for name, value in payload_fields(fields).items() if name != "target_instance_id"}
+    copy = same_body({**fields, b"payload": jsontext.dumps(payload)}, entry_id, {})
+    return [(name, value) for name, value in copy if name not in HANDOVER_FIELDS]

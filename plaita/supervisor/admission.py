@@ -1,4 +1,5 @@
-"""Whether a carrier is run by this host at all, before anything is begun: generations (ledger C3) and age (D3).
+"""Whether a carrier is run by this host at all, before anything is begun: generations (ledger C3), age (D3), and the host
+it names (G4, in ``affinity``).
 
 Verdicts come from ``policy.generations`` and ``policy.age``. A carrier of other hosts costs nothing: it is handed on
 once and then left alone, by the reclaim script where its entry fields say whose it is, else by the memory kept here.
@@ -18,6 +19,7 @@ from plaita.store.call import Value
 from plaita.store.carriers import Entry
 from plaita.store.keys import Keys
 from plaita.supervisor import logs
+from plaita.supervisor.affinity import Affinity
 from plaita.supervisor.log_limit import LogLimit
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler
@@ -46,12 +48,21 @@ class AdmissionSettings:
 class Admission:
     """One for a supervisor."""
 
-    def __init__(self, settings: AdmissionSettings, keys: Keys, sender: Sender, settler: Settler, stats: Stats) -> None:
+    def __init__(
+        self,
+        settings: AdmissionSettings,
+        keys: Keys,
+        sender: Sender,
+        settler: Settler,
+        stats: Stats,
+        affinity: Affinity,
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._sender = sender
         self._settler = settler
         self._stats = stats
+        self._affinity = affinity
         self._said = LogLimit(SAY_EVERY_MS)
         self._others: dict[str, None] = {}
 
@@ -70,6 +81,11 @@ class Admission:
             await self._leave(entry, ruling.fit, stamps)
             return False
         return not isinstance(carrier, Carrier) or await self._young_enough(carrier, entry)
+
+    async def runs_here(self, carrier: Carrier, entry: Entry) -> bool:
+        """Whether it may run on this host, after ``admits``; False when it was put back for another one (ledger G4).
+        Not to be asked once this host leaves: that puts nothing into the queue any more (ledger R4)."""
+        return await self._affinity.runs_here(carrier, entry)
 
     async def _leave(self, entry: Entry, fit: Fit, stamps: Stamps) -> None:
         """Handed on at once when it is new (DECISIONS 4), and remembered, so that it does not come straight back. One

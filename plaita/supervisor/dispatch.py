@@ -87,6 +87,8 @@ class Dispatch:
         self._stats = stats
         self._leaving = leaving
         self._holder_record = holder_record
+        # of each execution in hand: carriers of it that came meanwhile and must not be acked
+        self._behind: dict[tuple[str, str], list[Entry]] = {}
 
     async def carry(self, entry: Entry) -> None:
         """See the carrier to its end on this host. Never raises but CancelledError: a bug in here is logged, and the
@@ -121,7 +123,11 @@ class Dispatch:
         if self._leaving():
             await self._settler.release(entry)
             return
+        if not await self._admission.runs_here(carrier, entry):
+            return
         keys = self._keys_of(tenant)
+        if carrier.kind == "retry" and not await self._may_wake(keys, carrier, entry):
+            return
         begun = await self._begin(keys, carrier, entry)
         if begun is not None:
             await self._hold(keys, carrier.execution_id, carrier.resume_type, entry, *begun)
@@ -136,10 +142,37 @@ class Dispatch:
 
     # -- begin -----------------------------------------------------------------------------------------
 
+    async def _may_wake(self, keys: Keys, carrier: Carrier, entry: Entry) -> bool:
+        """A retry of an execution in ``error`` first compares its flow: one that changed is not woken, and can be once
+        the definition is right again (ledger S3)."""
+        until = boot_ms() + self._settings.lease_ttl_ms
+        answer = await self._sender.send(executions.load(keys, carrier.execution_id), until=until)
+        if answer is None:
+            await self._settler.let_others(entry)
+            return False
+        row = answer.value if isinstance(answer, Value) else None
+        if row is None or row.status != "error":
+            return True  # begin says what it is
+        try:
+            flow = await self._flows.get(keys, row.control.get("flow_hash", ""), until)
+        except FlowGone as error:
+            logs.warning(
+                "retry.refused",
+                execution_id=carrier.execution_id,
+                reason="definition_gone",
+                detail=str(error),
+                advice="it stays in error; put the definition it began with back and retry again",
+            )
+            await self._settler.ack(entry)
+            return False
+        if flow is None:
+            await self._settler.let_others(entry)
+        return flow is not None
+
     async def _begin(self, keys: Keys, carrier: Carrier, entry: Entry) -> tuple[Begun, lease.Times] | None:
         foreign = None
         if carrier.params is not None and carrier.flow_id is not None:
-            foreign = ForeignStart(carrier.flow_id, carrier.version or "latest", carrier.params)
+            foreign = ForeignStart(carrier.flow_id, carrier.version or "latest", carrier.params, carrier.dedup_key)
         request = Begin(
             execution_id=carrier.execution_id,
             holder=self._settings.holder,
@@ -149,18 +182,44 @@ class Dispatch:
             entry_id=entry.entry_id,
             max_lost=self._settings.max_deliveries,
             foreign=foreign,
+            kind=carrier.kind,
+            data=carrier.data,
+            event_id=carrier.event_id,
+            wait=carrier.wait,
         )
         answer = await self._ask_to_begin(keys, request)
         if isinstance(answer, tuple):
+            self._tell_how(carrier, answer[0])
             return answer
         if answer is None:
             await self._settler.let_others(entry)  # or it would lie here until it had been idle for long
             return None
         if answer.reason == "leased":
             await self._conflict(carrier, entry, answer.detail)
+        elif answer.reason == "dedup_hit":
+            await self._deduplicated(keys, carrier, entry, answer.detail)
         else:
             await self._refused(carrier, entry, answer)
         return None
+
+    def _tell_how(self, carrier: Carrier, begun: Begun) -> None:
+        """What a resume came to, where it is another thing than its type says."""
+        if begun.normalised:
+            self._stats.add("resumes_normalised")
+            logs.info("resume.normalised", execution_id=carrier.execution_id, kind=carrier.kind, to="continue")
+        elif carrier.kind == "retry" and not begun.retried:
+            logs.warning("retry.of_running", execution_id=carrier.execution_id, effect="it goes on from its checkpoint")
+        elif begun.retried:
+            logs.info("retry.woken", execution_id=carrier.execution_id, next_node=begun.control.get("next_node"))
+
+    async def _deduplicated(self, keys: Keys, carrier: Carrier, entry: Entry, detail: str) -> None:
+        """A start whose dedup key another execution has: never a second one, and that one goes on (ledger S2)."""
+        status, _, other = detail.partition(" ")
+        logs.info("start.deduplicated", execution_id=carrier.execution_id, first=other, status=status)
+        if status in ("pending", "running"):
+            await self._settler.continue_other(keys, entry, other, carrier.flow_id or "")
+        else:
+            await self._settler.ack(entry)
 
     async def _ask_to_begin(self, keys: Keys, request: Begin) -> tuple[Begun, lease.Times] | Refused | None:
         sent_at = boot_ms()
@@ -191,7 +250,11 @@ class Dispatch:
             holder=there.holder if there is not None else lease_value,
             verdict=verdict.value,
         )
-        if verdict is ConflictVerdict.ACK_DUPLICATE:
+        if verdict is ConflictVerdict.LEAVE_PENDING:
+            behind = self._behind.get((carrier.tenant_id, carrier.execution_id))
+            if behind is not None:
+                behind.append(entry)
+        else:
             acked = await self._settler.ack_duplicate(carrier.tenant_id, carrier.execution_id, entry)
             if acked and carrier.resume_type in ("continue", "retry"):
                 logs.warning(
@@ -290,6 +353,8 @@ class Dispatch:
         if begun.cancel or resume_type == "cancel":
             held.cancel = begun.cancel_reason or "cancelled"
         self._keeper.add(held)
+        behind: list[Entry] = []
+        self._behind[keys.tenant, execution_id] = behind
         try:
             if begun.lost_exhausted or spent is not None:
                 await self._settler.exhausted(held, entry, control, spent)
@@ -300,6 +365,10 @@ class Dispatch:
         finally:
             self._keeper.remove(held)
             self._stepper.let_go(held)
+            if self._behind.get((keys.tenant, execution_id)) is behind:
+                del self._behind[keys.tenant, execution_id]
+            for waiting in behind:
+                await self._settler.let_others(waiting)  # it may be the event that the execution waits for by now
 
     def _held(
         self, keys: Keys, execution_id: str, entry: Entry, begun: Begun, times: lease.Times, flow: StoredFlow
@@ -329,16 +398,19 @@ class Dispatch:
             input=begun.input,
             result_sizes=dict(begun.result_sizes),
             state_sizes=dict(begun.state_sizes),
+            wait=begun.wait,
+            woken=begun.woken,
+            wake_data=begun.wake_data,
         )
 
     async def _advance(self, held: Held, entry: Entry, flow: StoredFlow) -> None:
         """Step after step, until the execution ends or is let go."""
-        action: Action = "execute"
+        action = held.action
         while True:
             if held.lease_lost:
                 return
             if held.cancel is not None:
-                await self._settler.cancelled(held)
+                await self._cancel(held, flow)
                 return
             if self._leaving():
                 await self._settler.hand_on(held, lower_lost=True)
@@ -353,13 +425,23 @@ class Dispatch:
             outcome = await self._stepper.run(held, flow, action)
             if isinstance(outcome, NotBegun):
                 continue  # with another executor: no step was lost
-            action = "execute"
             if outcome is None:
                 return
             following = await self._settle(held, entry, outcome)
             if following is None:
                 return
             action = following
+
+    async def _cancel(self, held: Held, flow: StoredFlow) -> None:
+        """The end that was asked for. A node in its wait is told first, once, for as long as a kill grace, so that it
+        can undo what it began; whatever comes of it, the execution is cancelled (ledger S4, S8)."""
+        if held.waiting and lease.may_start_step(boot_ms(), held.lease) and await self._stepper.have_executor(held):
+            outcome = await self._stepper.run(held, flow, "cancelled")
+            if not isinstance(outcome, Answer) or outcome.kind == "failed":
+                logs.warning("cancel.undo_failed", execution_id=held.execution_id, node_id=held.node_id)
+            if held.lease_lost:
+                return
+        await self._settler.cancelled(held)
 
     # -- what became of it -----------------------------------------------------------------------------------
 
@@ -375,15 +457,15 @@ class Dispatch:
             held.active_ms += elapsed
             held.unsaved_ms += elapsed
             return "timed_out"
-        if isinstance(outcome, Answer) and outcome.kind in ("advanced", "ended"):
+        if isinstance(outcome, Answer) and outcome.kind in ("advanced", "ended", "suspended"):
             self._stats.add("steps")
-            return "execute" if await self._settler.answered(held, outcome, elapsed) else None
+            return held.action if await self._settler.answered(held, outcome, elapsed) else None
         held.active_ms += elapsed
         held.unsaved_ms += elapsed
         if reason == "lease" or held.lease_lost:
             return None  # whoever has the execution now decides; nothing may be written
         if reason == "cancel":
-            return "execute"  # the loop sees the cancel before it starts another step
+            return held.action  # the loop sees the cancel before it starts another step
         if reason == "drain":
             self._stats.add("killed")
             await self._settler.hand_on(held, lower_lost=True)
@@ -394,10 +476,7 @@ class Dispatch:
             self._stats.add("step_failures")
             await self._settler.failed(held, entry, outcome)
             return None
-        if outcome.kind == "stopped":
-            return await self._stopped_by_others(held, entry)
-        await self._settler.unexpected(held, entry, outcome)
-        return None
+        return await self._stopped_by_others(held, entry)
 
     async def _stopped_by_others(self, held: Held, entry: Entry) -> Action | None:
         """A SIGTERM that did not come from here: from a person, or to all of a unit's processes at its stop. The latter
@@ -412,7 +491,7 @@ class Dispatch:
     async def _after_death(self, held: Held, entry: Entry, died: Died) -> Action | None:
         verdict = retry.after_death(lost=held.lost, max_deliveries=self._settings.max_deliveries)
         if verdict.next is retry.Next.AGAIN and not self._leaving():
-            return "execute" if await self._settler.retake(held, died) else None
+            return held.action if await self._settler.retake(held, died) else None
         if verdict.next is retry.Next.AGAIN:
             await self._settler.hand_on(held, lower_lost=False)
         elif verdict.next is retry.Next.LATER:

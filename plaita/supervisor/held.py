@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plaita.flow.outline import Outline
+from plaita.ipc.messages import Action
 from plaita.policy import lease
 from plaita.store.keys import Keys
 
@@ -64,6 +65,9 @@ class Held:
     step_started: int = 0
     lease_lost: bool = False
     settling: bool = False  # the call that lets it go is under way: a renewal finds no lease, rightly
+    wait: str = ""  # the id of the wait that the node in hand is in
+    woken: str = ""  # what ended that wait: "event" or "timeout"; '' as long as nothing has
+    wake_data: bytes | None = None  # what the event brought, JSON text
     cancel: str | None = None  # the reason, once somebody asked
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)  # the supervisor leaves: stop resending
 
@@ -71,6 +75,18 @@ class Held:
     def lease_value(self) -> str:
         """The value of the lease key (DECISIONS 1); ``policy.lease_conflict.parse_lease`` reads it."""
         return f"v2 {self.holder} {self.token} {self.stream} {self.entry_id}"
+
+    @property
+    def action(self) -> Action:
+        """How the node in hand is entered: a wait that is over is resumed, all else is executed."""
+        if self.woken == "event":
+            return "event"
+        return "timeout" if self.woken == "timeout" else "execute"
+
+    @property
+    def waiting(self) -> bool:
+        """The node in hand is in a wait that nothing has ended."""
+        return bool(self.wait) and not self.woken
 
     @property
     def attempt(self) -> int:

@@ -76,3 +76,12 @@ def pid_of(record: bytes) -> int | None:
         return int(jsontext.loads(record)["pid"])
     except (jsontext.JSONTextError, KeyError, TypeError, ValueError):
         return None
+
+
+def registry_status(record: bytes) -> str:
+    """The status a registry record names; an unreadable one names none."""
+    try:
+        value = jsontext.loads(record)
+    except jsontext.JSONTextError:
+        return ""
+    return str(value.get("status", "")) if isinstance(value, dict) else ""

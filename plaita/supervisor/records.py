@@ -45,10 +45,10 @@ def death(held: Held, died: Died) -> dict[str, Any]:
 
 
 def timing(held: Held, answer: Answer, status: str) -> bytes:
-    """The node in hand after an answer; ``retrying`` leaves its visit open."""
+    """The node in hand after an answer; ``retrying`` and ``waiting`` leave its visit open."""
     before = held.timings.get(held.node_id)
     started = before.started_at if before is not None and before.open else answer.started_ms
-    ended = None if status == "retrying" else answer.ended_ms
+    ended = None if status in ("retrying", "waiting") else answer.ended_ms
     return _text(held, status, started, ended)
 
 

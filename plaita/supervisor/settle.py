@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.clock import boot_ms, wall_ms
@@ -20,12 +20,22 @@ from plaita.ipc.frames import BLOB_COUNT_LIMIT
 from plaita.ipc.messages import Answer
 from plaita.policy import lease, retry
 from plaita.policy.carrier import schema_version_of
-from plaita.policy.copies import continue_copy
+from plaita.policy.copies import continue_copy, timer_carrier
 from plaita.policy.dead_letter import envelope
 from plaita.store import carriers, executions, failures
 from plaita.store.call import Call, Refused, Value
 from plaita.store.carriers import Entry
-from plaita.store.executions import Begun, Commit, DeadLetter, Finish, HandOn, Postpone, Retake
+from plaita.store.executions import (
+    Begun,
+    Commit,
+    DeadLetter,
+    Finish,
+    HandOn,
+    Postpone,
+    Retake,
+    Suspend,
+    Suspended,
+)
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
 from plaita.supervisor import logs, post_mortem, records
@@ -78,6 +88,15 @@ class Settler:
         call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
         await self._sender.send(call, until=self._soon())
 
+    async def continue_other(self, keys: Keys, entry: Entry, execution_id: str, flow_id: str) -> None:
+        """In the place of this carrier, one that continues another execution (ledger S2)."""
+        copy = continue_copy(
+            entry.fields, entry.entry_id, execution_id=execution_id, flow_id=flow_id, tenant_id=keys.tenant
+        )
+        call = carriers.replace(self._keys, entry.stream, entry.entry_id, "w", copy)
+        if isinstance(await self._sender.send(call, until=self._soon()), Value):
+            self._stats.add("acked")
+
     async def ack_duplicate(self, tenant: str, execution_id: str, entry: Entry) -> bool:
         """Ack a carrier whose execution its holder has with another one; False where that is not so any more, and this
         one stays pending (ledger L5)."""
@@ -121,6 +140,8 @@ class Settler:
         if answer.kind == "ended":
             await self._completed(held, answer, elapsed_ms)
             return False
+        if answer.kind == "suspended":
+            return await self._suspended(held, answer, elapsed_ms)
         return await self._advanced(held, answer, elapsed_ms)
 
     async def _advanced(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
@@ -166,6 +187,7 @@ class Settler:
         held.active_ms += elapsed_ms
         held.unsaved_ms = 0
         held.last_node, held.branch, held.node_id = held.node_id, answer.branch, answer.next_node
+        held.wait, held.woken, held.wake_data = "", "", None
         held.lost = 1
         return True
 
@@ -189,6 +211,74 @@ class Settler:
         )
         if reply is not None:
             self._finished(held, "completed")
+
+    async def _suspended(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
+        """Row, timer, lease and carrier in one call (DECISIONS 26). True when a cancel came first: it is to be ended."""
+        subscription = answer.subscription or {}
+        accepts = subscription.get("event_filter")
+        wait = str(held.step + 1)
+        call = executions.suspend(
+            held.keys,
+            Suspend(
+                execution_id=held.execution_id,
+                token=held.token,
+                step=held.step + 1,
+                node_id=held.node_id,
+                result=answer.result or b"null",
+                timing=records.timing(held, answer, "waiting"),
+                event_type=str(subscription.get("event_type") or ""),
+                correlation=str(subscription.get("correlation_id") or held.execution_id),
+                event_filter=jsontext.dumps(accepts) if accepts else None,
+                timeout_ms=subscription.get("timeout_ms"),
+                timer_fields=timer_carrier(
+                    held.fields,
+                    held.entry_id,
+                    execution_id=held.execution_id,
+                    flow_id=held.flow_id,
+                    tenant_id=held.tenant_id,
+                    wait=wait,
+                ),
+                stream=held.stream,
+                entry_id=held.entry_id,
+                active_ms_delta=elapsed_ms + held.unsaved_ms,
+                state=answer.state,
+                nodes=held.order + 1 if held.node_id not in held.timings else None,
+            ),
+        )
+        answered = await self._write_unless_cancelled(held, call)
+        if answered == "cancelled":
+            held.wait = wait  # its code has run: it may have something to undo
+            held.active_ms += elapsed_ms
+            held.unsaved_ms += elapsed_ms
+            return True
+        if answered is not None:
+            self._stats.add("suspended")
+            self._stats.add("acked")
+            logs.info(
+                "execution.suspended",
+                execution_id=held.execution_id,
+                flow_id=held.flow_id,
+                node_id=held.node_id,
+                event_type=subscription.get("event_type"),
+                deadline_ms=answered.deadline_ms,
+            )
+        return False
+
+    async def _write_unless_cancelled(
+        self, held: Held, call: Call[Suspended]
+    ) -> Suspended | Literal["cancelled"] | None:
+        """As ``_write``; a suspend is refused while a cancel is asked for, which then is the holder's to do."""
+        held.settling = True
+        answer = await self._send_held(held, call)
+        held.settling = isinstance(answer, Value)
+        if isinstance(answer, Value):
+            done: Suspended = answer.value
+            return done
+        if isinstance(answer, Refused) and answer.reason == "cancel":
+            held.cancel = held.cancel or answer.detail or "cancelled"
+            return "cancelled"
+        self._not_written(held, call, answer)
+        return None
 
     async def _context_too_large(self, held: Held, answer: Answer, what: str) -> None:
         error = records.error(
@@ -240,15 +330,9 @@ class Settler:
         letter = None
         if verdict.dead_letter:
             letter = self._letter(held, entry, f"processing_failed: {error.get('message')}", str(error["exception"]))
-        await self._end_in_error(held, error, timing=records.timing(held, answer, "error"), letter=letter)
-
-    async def unexpected(self, held: Held, entry: Entry, answer: Answer) -> None:
-        """An answer this build has no use for: a node that wants to wait."""
-        what = (
-            f"the executor answered {answer.kind!r}: the node wants to wait for an event, which this build does not run"
+        await self._end_in_error(
+            held, error, timing=records.timing(held, answer, "error"), letter=letter, deterministic=not retryable
         )
-        error = records.error(held, what, cause=answer.kind, exception="FlowExecutionException")
-        await self._end_in_error(held, error, timing=records.timing(held, answer, "error"))
 
     # -- an executor died ---------------------------------------------------------------------------------------------
 
@@ -410,12 +494,15 @@ class Settler:
         held.settling = held.settling and isinstance(answer, Value) and call.name != "executions.retake"
         if isinstance(answer, Value):
             return answer.value
-        if isinstance(answer, Refused):
+        self._not_written(held, call, answer)
+        return None
+
+    def _not_written(self, held: Held, call: Call[Any], answer: Refused | None) -> None:
+        if answer is not None:
             self._refused(held, call, answer)
         else:
             self._stats.add("answers_dropped")
             logs.error("write.given_up", call=call.name, execution_id=held.execution_id)
-        return None
 
     def _refused(self, held: Held, call: Call[Any], answer: Refused) -> None:
         self._stats.add("refused_writes")
@@ -456,6 +543,7 @@ class Settler:
         branch: str | None = None,
         cancel_reason: str | None = None,
         letter: DeadLetter | None = None,
+        deterministic: bool = False,
     ) -> Finish:
         return Finish(
             execution_id=held.execution_id,
@@ -476,11 +564,19 @@ class Settler:
             cancel_reason=cancel_reason,
             dead_letter=letter,
             nodes=held.order + 1 if node_id is not None and node_id not in held.timings else None,
+            deterministic=deterministic,
         )
 
     async def _end_in_error(
-        self, held: Held, error: dict[str, Any], *, timing: bytes | None = None, letter: DeadLetter | None = None
+        self,
+        held: Held,
+        error: dict[str, Any],
+        *,
+        timing: bytes | None = None,
+        letter: DeadLetter | None = None,
+        deterministic: bool = False,
     ) -> None:
+        """``deterministic``: it fails whenever it is tried, timeouts included (ledger S13)."""
         end = self._finish(
             held,
             "error",
@@ -489,6 +585,7 @@ class Settler:
             timing=timing,
             active_ms=held.unsaved_ms,
             letter=letter,
+            deterministic=deterministic,
         )
         reply = await self._write(held, executions.finish(held.keys, end))
         if reply is None:
@@ -536,7 +633,6 @@ class Settler:
             stream=held.stream,
             entry_id=held.entry_id,
             lower_lost=lower_lost,
-            count_retry=False,
             node_id=held.node_id,
             timing=timing,
             active_ms_delta=held.unsaved_ms,

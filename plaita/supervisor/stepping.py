@@ -29,11 +29,13 @@ RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """``isolate`` is tenant, carrier or step; ``namespace`` goes into idempotency keys."""
+    """``isolate`` is tenant, carrier or step; ``namespace`` goes into idempotency keys. ``cancel_limit_ms``: the time a
+    node gets to undo a wait that is cancelled."""
 
     namespace: str
     isolate: str
     default_node_timeout_ms: int | None
+    cancel_limit_ms: int = 5_000
 
 
 class NotBegun:
@@ -130,6 +132,7 @@ class Stepper:
             input=held.input if fresh else None,
             results=results,
             state=state,
+            event=held.wake_data if action in ("event", "timeout") else None,
         )
 
     def _step_message(self, held: Held, executor: Executor) -> Step:
@@ -149,7 +152,7 @@ class Stepper:
     async def _await_answer(
         self, held: Held, executor: Executor, message: Run | Step, action: Action
     ) -> Answer | Need | Died:
-        limit_ms = self._limit_ms(held) if action == "execute" else None
+        limit_ms = self._limit_ms(held, action)
         self._keeper.step_begins(held)
         future = self._pool.run(executor, message)
         timer = None
@@ -170,9 +173,14 @@ class Stepper:
         limit = held.outline.timeout_ms
         return None if limit is None else max(0, limit - held.active_ms)
 
-    def _limit_ms(self, held: Held) -> int | None:
+    def _limit_ms(self, held: Held, action: Action) -> int | None:
+        if action == "timed_out":
+            return None
+        if action == "cancelled":
+            return self._settings.cancel_limit_ms
         node = held.outline.nodes.get(held.node_id)
-        own = node.timeout_ms if node is not None else None
+        # The timeout of a node that waits bounds its wait (DECISIONS 19), not the code that runs after it.
+        own = node.timeout_ms if node is not None and action == "execute" else None
         if own is None:
             own = self._settings.default_node_timeout_ms
         left = self._flow_time_left(held)

@@ -15,7 +15,6 @@ from typing import Any
 import setproctitle
 
 import plaita
-from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy import lifecycle
@@ -38,7 +37,7 @@ from plaita.supervisor.failover import Failover
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.held import Held
 from plaita.supervisor.housekeeping import Housekeeping
-from plaita.supervisor.identity import own_identity
+from plaita.supervisor.identity import own_identity, registry_status
 from plaita.supervisor.lease_keeper import LeaseKeeper
 from plaita.supervisor.life import EXIT_BUG, EXIT_CLEAN, EXIT_CONFIGURATION, EXIT_KILLED_WORK, Drain, Life
 from plaita.supervisor.metrics import Snapshot
@@ -602,12 +601,3 @@ class Supervisor:
     def metrics(self) -> Snapshot:
         """For the metrics port."""
         return self._view.metrics()
-
-
-def registry_status(record: bytes) -> str:
-    """The status a registry record names; an unreadable one names none."""
-    try:
-        value = jsontext.loads(record)
-    except jsontext.JSONTextError:
-        return ""
-    return str(value.get("status", "")) if isinstance(value, dict) else ""

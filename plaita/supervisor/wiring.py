@@ -9,6 +9,7 @@ from plaita.policy.generations import Stamps
 from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store.keys import Keys
 from plaita.supervisor.admission import Admission, AdmissionSettings
+from plaita.supervisor.affinity import Affinity
 from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
 from plaita.supervisor.flow_cache import FlowCache
@@ -93,6 +94,7 @@ def build_way(
         sender,
         settler,
         stats,
+        Affinity(keys, sender, stats, instance_id=config.instance_id, patience_ms=config.claim_min_idle_ms),
     )
     dispatch = Dispatch(
         DispatchSettings(
@@ -105,7 +107,16 @@ def build_way(
         keys,
         sender,
         Stepper(
-            StepSettings(config.key_prefix, config.isolate, config.default_node_timeout_ms), sender, pool, keeper, stats
+            StepSettings(
+                namespace=config.key_prefix,
+                isolate=config.isolate,
+                default_node_timeout_ms=config.default_node_timeout_ms,
+                cancel_limit_ms=int(config.kill_grace * 1000),
+            ),
+            sender,
+            pool,
+            keeper,
+            stats,
         ),
         keeper,
         FlowCache(sender),
