@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plaita.store import carriers, executions, flows
-from plaita.store.call import Answer, Call
+from plaita.store.call import Answer, Call, Value
 from plaita.store.carriers import Entry, Take
-from plaita.store.executions import Begin, Begun, Commit, Finish, Start
+from plaita.store.executions import Begin, Begun, Commit, Finish, ResumeRequest, Start, Suspend, Wake
 from plaita.store.keys import Keys
 from plaita.store.runner_sync import SyncRunner
 from plaita.testing.fixtures import plaita_server, plaita_server_process
@@ -95,6 +95,42 @@ class World:
             "retention_ms": 86_400_000,
         }
         return self.run(executions.finish(self.keys, Finish(**(given | changes))))
+
+    def suspend(self, begun: Begun, entry: Entry, step: int = 1, **changes: Any) -> Answer[Any]:
+        given: dict[str, Any] = {
+            "execution_id": "e",
+            "token": begun.token,
+            "step": step,
+            "node_id": "w",
+            "result": b'{"status":"pending"}',
+            "timing": b'{"status":"waiting"}',
+            "event_type": "approval",
+            "correlation": "",
+            "event_filter": None,
+            "timeout_ms": None,
+            "timer_fields": [("payload", b"timer"), ("execution_id", "e"), ("tenant_id", "default")],
+            "stream": entry.stream,
+            "entry_id": entry.entry_id,
+        }
+        return self.run(executions.suspend(self.keys, Suspend(**(given | changes))))
+
+    def suspended(self, **changes: Any) -> tuple[Entry, Begun]:
+        """Started, taken, begun and waiting at node ``w`` since step 1."""
+        entry, begun = self.running()
+        assert isinstance(self.suspend(begun, entry, **changes), Value)
+        return entry, begun
+
+    def wake(self, event_id: str = "ev1", **changes: Any) -> Answer[Any]:
+        given: dict[str, Any] = {"kind": "event", "data": b'{"yes":1}', "payload": b"event"} | changes
+        return self.run(executions.wake(self.keys, Wake("e", event_id=event_id, **given)))
+
+    def resume(self, kind: Any = "continue", execution_id: str = "e") -> Answer[Any]:
+        request = ResumeRequest(execution_id, kind, b"resume", {"flow_id": "f"}, nonce="r1")
+        return self.run(executions.request_resume(self.keys, request))
+
+    def timer_is_due(self, wait: str = "1") -> None:
+        """As if the time of this wait were over; nothing where it has no timer."""
+        self.raw("ZADD", self.keys.delayed, "XX", 1, f"wait {self.keys.ns} e {wait}")
 
     def row(self, execution_id: str = "e") -> dict[str, bytes]:
         flat = self.raw("HGETALL", self.keys.row(execution_id))
