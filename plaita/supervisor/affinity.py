@@ -1,4 +1,5 @@
-"""Carriers that name another host (ledger G4): looks at that host and the time, asks ``policy.affinity``, puts them back.
+"""Carriers that name another host (ledger G4): looks at that host and the time, asks ``policy.affinity``, puts them
+back.
 
 Decides nothing itself. A copy takes the carrier's place in one call, so that there is never none and never two.
 """

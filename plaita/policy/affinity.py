@@ -1,0 +1,82 @@
+"""Where a carrier that names a host may run (ledger G4, DECISIONS 12): a wish with an end, not a promise. Pure.
+
+A host that is not the one named puts the same body back, later each time, so that the named one meets it. That is
+bounded by time, not by the number of hosts between; then anybody may run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+FIRST_DELAY_MS = 250
+LONGEST_DELAY_MS = 5_000
+COUNT_FIELD, SINCE_FIELD = "handovers", "handover_since"  # of the copy's entry, beside the body
+
+
+class Verdict(Enum):
+    RUN_HERE = "run here"
+    HAND_OVER = "hand over"
+    BROADCAST = "target gone or not running: for anybody"
+    EXHAUSTED = "not taken in time by its target: for anybody"
+    KEEP = "Redis unreadable: the target stays, the carrier too"
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """``count``: how often it was handed over; ``since_ms``: when for the first time, by Redis; None before that."""
+
+    count: int = 0
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``readable``: whether the registry answered. ``status`` of its entry, None without one."""
+
+    readable: bool
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """``delay_ms`` and ``handover`` (what the copy says) are those of a HAND_OVER."""
+
+    verdict: Verdict
+    delay_ms: int = 0
+    handover: Handover = Handover()
+
+
+def is_for(target: str | None, instance_id: str) -> bool:
+    """Whether this instance may run it without looking any further."""
+    return not target or target == instance_id
+
+
+def judge(*, ours: bool, target: Target, handover: Handover, now_ms: int | None, patience_ms: int) -> Ruling:
+    """``ours``: ``is_for`` of this instance. ``now_ms``: by Redis, None where it cannot be read."""
+    if ours:
+        return Ruling(Verdict.RUN_HERE)
+    if not target.readable or now_ms is None:
+        return Ruling(Verdict.KEEP)
+    if target.status != "running":
+        return Ruling(Verdict.BROADCAST)
+    since = now_ms if handover.since_ms is None else min(handover.since_ms, now_ms)  # a clock went back: anew
+    if now_ms - since >= patience_ms:
+        return Ruling(Verdict.EXHAUSTED)
+    # no jitter: who meets it next is chance already
+    delay_ms = min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** min(handover.count, 16))
+    return Ruling(Verdict.HAND_OVER, delay_ms, Handover(handover.count + 1, since))
+
+
+def handover_of(fields: Mapping[bytes, bytes]) -> Handover:
+    """What a carrier's entry says of its handovers; nothing where that cannot be read."""
+    try:
+        return Handover(max(0, int(fields[COUNT_FIELD.encode()])), int(fields[SINCE_FIELD.encode()]))
+    except (KeyError, ValueError):
+        return Handover()
+
+
+def fields_of(handover: Handover) -> dict[str, str]:
+    """As ``handover_of`` reads it."""
+    return {COUNT_FIELD: str(handover.count), SINCE_FIELD: str(handover.since_ms)}
