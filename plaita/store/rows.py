@@ -22,6 +22,7 @@ class Row:
     ``results`` and ``state`` are empty unless asked for. ``cancel_reason`` is None when no cancel is asked.
     Of a wait, ``control`` has ``wait`` (its id, '' for none), ``wait_type``, ``wait_correlation``, ``wait_since`` and
     ``wait_deadline`` (ms), ``woken`` and ``wake_id``; ``wait_filter`` and ``wake_data`` are JSON texts or None.
+    ``indexed_again``: an index had lost it, and has it again (ledger D4): worth a WARNING.
     """
 
     execution_id: str
@@ -38,6 +39,7 @@ class Row:
     cancel_reason: str | None
     wake_data: bytes | None = None
     wait_filter: bytes | None = None
+    indexed_again: bool = False
 
     @property
     def status(self) -> str:
@@ -69,7 +71,10 @@ class Deleted:
 
 
 def load(keys: Keys, execution_id: str, *, results: bool = False) -> Call[Row | None]:
-    """The row, its lease and its cancel flag as of one moment; None without a row. With ``results`` everything."""
+    """The row, its lease and its cancel flag as of one moment; None without a row. With ``results`` everything.
+
+    A row whose index member is missing is indexed again and says so (ledger D4). Refused: ``wrong_type`` (the type).
+    """
 
     def parse(reply: Sequence[Any]) -> Row | None:
         return _parse_row(execution_id, *reply) if reply else None
@@ -77,15 +82,17 @@ def load(keys: Keys, execution_id: str, *, results: bool = False) -> Call[Row | 
     return Call(
         "executions.load",
         script("load"),
-        (keys.row(execution_id), keys.lease(execution_id), keys.cancel(execution_id)),
-        (int(results),),
+        (keys.row(execution_id), keys.lease(execution_id), keys.cancel(execution_id), keys.index()),
+        (int(results), execution_id, keys.ns),
         "bulk" if results else "writer",
         True,
         parse,
     )
 
 
-def _parse_row(execution_id: str, flat: Sequence[bytes], lease: bytes | None, cancel: bytes | None) -> Row:
+def _parse_row(
+    execution_id: str, flat: Sequence[bytes], lease: bytes | None, cancel: bytes | None, indexed_again: int = 0
+) -> Row:
     control: dict[str, str] = {}
     blobs: dict[str, bytes] = {}
     groups: dict[bytes, dict[str, bytes]] = {b"t:": {}, b"r:": {}, b"s:": {}}
@@ -112,6 +119,7 @@ def _parse_row(execution_id: str, flat: Sequence[bytes], lease: bytes | None, ca
         cancel_reason=None if cancel is None else text(cancel),
         wake_data=blobs.get("wake_data") or None,
         wait_filter=blobs.get("wait_filter") or None,
+        indexed_again=indexed_again == 1,
     )
 
 

@@ -32,6 +32,37 @@ def test_load(world):
     assert (whole.results, whole.state, whole.control) == ({"a": b"\xff1"}, {"k": b"2"}, row.control)
 
 
+@pytest.mark.parametrize("lost", [None, "pending"])
+@pytest.mark.parametrize("results", [False, True])
+def test_D4_a_row_that_an_index_lost_is_indexed_again_when_it_is_read(world, lost, results):
+    world.start("e")
+    world.start("other")
+    score = world.raw("ZSCORE", world.keys.index(), "e")
+    world.raw("ZREM", world.keys.index(lost), "e")
+    assert world.do(executions.load(world.keys, "e", results=results)).indexed_again is True
+    assert world.raw("ZSCORE", world.keys.index(), "e") == score
+    assert world.raw("ZSCORE", world.keys.index("pending"), "e") == score
+    assert world.raw("ZCARD", world.keys.index()) == world.raw("ZCARD", world.keys.index("pending")) == 2
+    assert world.do(executions.load(world.keys, "e")).indexed_again is False
+
+
+def test_D4_a_server_that_takes_no_writes_is_still_read(world):
+    world.start("e")
+    world.raw("ZREM", world.keys.index(), "e")
+    world.raw("CONFIG", "SET", "maxmemory", "1")
+    try:
+        row = world.do(executions.load(world.keys, "e"))
+        assert (row.status, row.indexed_again) == ("pending", False)
+    finally:
+        world.raw("CONFIG", "SET", "maxmemory", "0")
+    assert world.do(executions.load(world.keys, "e")).indexed_again is True
+
+
+def test_another_type_at_the_key_is_named(world):
+    world.raw("SET", world.keys.row("e"), "x")
+    assert world.run(executions.load(world.keys, "e")) == Refused("wrong_type", "string")
+
+
 def test_results_by_name(world):
     _, begun = world.running()
     world.commit(begun, result=b"1", state={"k": b"2"})
