@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from plaita.nodes.base import Node
+from plaita.nodes.base import EventNode, Node
 
 random.random()
 uuid.uuid1()
@@ -38,6 +38,42 @@ class Try(Node):
 
     def execute(self, execution: Any) -> Any:
         return ACTIONS[self.do](self, execution)
+
+
+class Wait(EventNode):
+    """Waits; ``do`` names what its second half does, ``first`` what its first does besides."""
+
+    node_type = "wait"
+    node_name = "Wait"
+    event_type: str = "paid"
+    do: str = "second_half"
+    first: str = "value"
+    amount: int = 0
+    path: str = ""
+
+    def execute(self, execution: Any) -> Any:
+        return {**super().execute(execution), "first": ACTIONS[self.first](self, execution), "pid": os.getpid()}
+
+    def on_event(self, execution: Any, event_data: Any) -> Any:
+        return ACTIONS[self.do](self, execution)
+
+    def on_timeout(self, execution: Any) -> Any:
+        return ACTIONS[self.do](self, execution)
+
+    def on_cancel(self, execution: Any) -> None:
+        print(f"taken back: {execution.pending['event_id']}")
+        ACTIONS[self.do](self, execution)
+
+
+@action
+def second_half(node: Any, execution: Any) -> Any:
+    return {
+        "woken": [execution.woken.kind, execution.woken.data],
+        "pending": execution.pending,
+        "count": execution.get_state("count"),
+        "attempt": execution.attempt,
+        "key": execution.idempotency_key,
+    }
 
 
 @action

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plaita.flow.durations import DurationError, parse_timeout
+from plaita.flow.durations import DurationError, parse_seconds, parse_timeout
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,17 @@ def test_rule_2_any_text_is_judged_without_another_exception(text: str) -> None:
     except DurationError:
         return
     assert result is None or result > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [(None, None), ("", None), (0, None), (1, 1000), (0.25, 250), ("90", 90_000), ("PT5S", 5000), ("P1D", 86_400_000)],
+)
+def test_a_bare_number_of_a_wait_counts_seconds(value: object, milliseconds: int | None) -> None:
+    assert parse_seconds(value) == milliseconds
+
+
+@pytest.mark.parametrize("value", [True, -1, "soon", "P1Y", math.inf, 1e12, [], "1 h"])
+def test_a_bad_length_of_a_wait_names_both_forms(value: object) -> None:
+    with pytest.raises(DurationError, match=r"ISO 8601 duration .* a number of seconds \(1800\)"):
+        parse_seconds(value)

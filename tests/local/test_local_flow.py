@@ -22,6 +22,7 @@ from plaita.errors import (
     FlowDefinitionError,
     FlowExecutionException,
     FlowTimeoutError,
+    FlowWaitsError,
     InputError,
     NodeExecutionError,
     NodeTimeoutError,
@@ -427,3 +428,47 @@ def test_ctrl_c_ends_the_program_and_not_the_node_only(timeout: str) -> None:
     assert out == ""
     assert process.returncode != 0
     assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+# -- waiting ----------------------------------------------------------------------------------------------
+
+WAITS = {
+    "type": "event",
+    "name": "Payment",
+    "event_type": "order.{% $INPUT.what %}",
+    "event_filter": {"id": "$INPUT.id"},
+    "correlation_id": "$INPUT.id",
+    "timeout": 5000,
+    "errorHandler": {"strategy": "continue"},
+}
+
+
+def test_a_flow_that_waits_says_where_and_for_what() -> None:
+    flow = Flow.from_dict(chain(WAITS))
+    with pytest.raises(FlowWaitsError) as caught:
+        flow.run(what="paid", id=7)
+    assert str(caught.value) == (
+        "node 'n' (Payment) waits for an event of type 'order.paid' for '7' with {\"id\":7}: only a supervisor can "
+        "wait (plaita run FILE, or plaita flow put and plaita start), Flow.run cannot"
+    )
+    assert caught.value.node == "n"
+    assert caught.value.subscription == {
+        "event_type": "order.paid",
+        "event_filter": {"id": 7},
+        "correlation_id": "7",
+        "timeout_ms": 5000,
+    }
+    with pytest.raises(FlowWaitsError):
+        asyncio.run(flow.arun(what="paid", id=7))
+
+
+def test_debug_shows_the_wait_before_it_raises() -> None:
+    steps = Flow.from_dict(chain({"type": "event", "event_type": "t"})).debug()
+    assert next(steps).node_id == "s"
+    record = next(steps)
+    assert (record.status, record.node_id, record.node_type, record.next_node) == ("suspended", "n", "event", None)
+    assert record.result["status"] == "pending"
+    assert record.subscription is not None
+    assert record.subscription["event_type"] == "t"
+    with pytest.raises(FlowWaitsError, match="'n' waits for an event of type 't': only"):
+        next(steps)
