@@ -179,6 +179,25 @@ def ack_duplicate(keys: Keys, tenant: str, execution_id: str, stream: str, entry
     )
 
 
+def ack_refused(keys: Keys, tenant: str, execution_id: str, stream: str, entry_id: str, status: str) -> Call[bool]:
+    """Ack and delete a carrier that ``begin`` refused for the row's ``status`` ('' for no row): ``terminal``,
+    ``suspended``, ``stale_wait``, ``no_checkpoint`` or a limit of S13. Judged again in the call: a retry or a wake may
+    have come since, another host may have begun with this very entry, and then it may be the only carrier left.
+
+    Refused, nothing done: ``changed`` (the status now); a carrier can do something by now.
+    """
+    of_tenant = keys.for_tenant(tenant)
+    return Call(
+        "carriers.ack_refused",
+        script("ack_refused"),
+        (of_tenant.row(execution_id), of_tenant.cancel(execution_id), keys.stream(stream)),
+        (keys.group, entry_id, status),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) -> Call[str]:
     """Add an entry; its id. Not idempotent: sent twice, it stands there twice."""
     args: list[Argument] = ["XADD", keys.stream(stream), "*"]

@@ -57,3 +57,65 @@ def test_DECISIONS_3_an_old_lease_leaves_it_pending(world):
     world.raw("SET", world.keys.lease("e"), "start:0123456789abcdef")
     assert ack(world, duplicate) == Refused("unreadable", "start:0123456789abcdef")
     assert len(world.pending("w")) == 1
+
+
+# -- a carrier that begin refused for the row's status ------------------------------------------------------------
+
+
+def refuse(world, entry, status):
+    return world.run(carriers.ack_refused(world.keys, "default", "e", entry.stream, entry.entry_id, status))
+
+
+def ended(world):
+    entry, begun = world.running()
+    world.finish(begun, entry, status="error")
+    return "error"
+
+
+def waiting(world):
+    world.suspended()
+    return "suspended"
+
+
+def not_begun(world):
+    world.start()
+    return "pending"
+
+
+def nothing(world):
+    return ""
+
+
+@pytest.mark.parametrize("walk", [ended, waiting, not_begun, nothing])
+def test_L5_what_was_refused_for_a_status_is_acked_while_it_is_that(world, walk):
+    status = walk(world)
+    entry = another_carrier(world)
+    assert refuse(world, entry, status) == Value(True)
+    assert world.pending("w") == []
+    assert refuse(world, entry, status) == Value(False)
+
+
+def retried(world):
+    world.resume("retry")
+    entry = world.take_one(consumer="host3", holder="host3/x")
+    world.begin(entry, nonce="n3", kind="retry")
+
+
+@pytest.mark.parametrize(
+    ("walk", "change", "now"),
+    [
+        (ended, retried, "running"),
+        (waiting, lambda w: w.wake(), "suspended"),
+        (waiting, lambda w: w.raw("SET", w.keys.cancel("e"), "enough"), "suspended"),
+        (not_begun, lambda w: w.raw("HSET", w.keys.row("e"), "status", "running"), "running"),
+        (nothing, lambda w: w.raw("SET", w.keys.row("e"), "odd"), ""),
+    ],
+)
+def test_L5_it_stays_when_a_carrier_could_do_something_by_now(world, walk, change, now: str):
+    """It may have been begun with by another host, and be the only one left."""
+    status = walk(world)
+    entry = another_carrier(world)
+    change(world)
+    before = world.everything()
+    assert refuse(world, entry, status) == Refused("changed", now)
+    assert world.everything() == before

@@ -9,7 +9,8 @@ from plaita.store.call import Refused, Value
 from plaita.store.executions import Suspended
 
 WAIT_FIELDS = (
-    "wait", "wait_type", "wait_correlation", "wait_filter", "wait_since", "wait_deadline", "woken", "wake_data", "wake_id",
+    "wait", "wait_type", "wait_correlation", "wait_filter", "wait_since", "wait_deadline",
+    "woken", "wake_data", "wake_id",
 )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def test_what_does_not_wait_is_not_woken(world):
     before = world.everything()
     assert world.wake() == Value(Woken("pending", False, "not_waiting"))
     assert world.everything() == before
-    _, begun = world.running("e2")
+    world.running("e2")
     world.raw("RENAME", world.keys.row("e2"), world.keys.row("e"))
     before = world.everything()
     assert world.wake() == Value(Woken("running", False, "not_waiting"))
@@ -136,7 +136,7 @@ def test_a_timer_wakes_by_timeout(world):
 
 def test_a_timer_of_the_past_is_dropped_and_counts_as_nothing(world):
     """It stands for a wait that is over: neither moved nor bad."""
-    entry, begun = world.suspended(timeout_ms=60_000)
+    world.suspended(timeout_ms=60_000)
     kept = world.raw("HGET", world.keys.delayed_body, "wait plaita e 1")
     for spoil in (
         lambda: world.wake(),
