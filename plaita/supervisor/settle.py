@@ -213,7 +213,7 @@ class Settler:
             self._finished(held, "completed")
 
     async def _suspended(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
-        """Row, timer, lease and carrier in one call (DECISIONS 26). True when a cancel came first: it is to be ended."""
+        """Row, timer, lease and carrier in one call (DECISIONS 26). True when a cancel came first, which ends it."""
         subscription = answer.subscription or {}
         accepts = subscription.get("event_filter")
         wait = str(held.step + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from plaita import jsontext
 from plaita.policy import dead_letter
 from plaita.policy.carrier import (
-    RESUME_TYPES,
     Carrier,
     Malformed,
+    ResumeType,
     TooNew,
     read_carrier,
     resume_payload,
@@ -51,7 +51,7 @@ def test_S1_a_start_without_an_id_gets_the_same_one_each_time() -> None:
     assert found == _read({"type": "start", "flow_id": "f"})
 
 
-@pytest.mark.parametrize("kind", RESUME_TYPES)
+@pytest.mark.parametrize("kind", get_args(ResumeType))
 def test_resume(kind: str) -> None:
     found = _read(
         resume_payload(execution_id="e", flow_id="f", resume_type=kind, tenant_id="t", timestamp="x", data={"a": 1})
