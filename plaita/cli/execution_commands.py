@@ -1,4 +1,4 @@
-"""``plaita start|show|list|wait|cancel|rm``: executions, from the outside."""
+"""``plaita start|show|list|wait|resume|cancel|rm``: executions, from the outside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plaita.cli.output import console, facts, json_text, note, print_json, table
 from plaita.clock import wall_ms
 from plaita.errors import InputError, WaitTimeoutError
 from plaita.policy.liveness import Liveness
+from plaita.policy.retention import tombstone_ttl_ms
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="R", help="Stored with the execution")]
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
         ("show", show),
         ("list", list_command),
         ("wait", wait),
+        ("resume", resume),
         ("cancel", cancel),
         ("rm", rm),
     ):
@@ -69,8 +71,7 @@ def print_execution(document: Mapping[str, Any]) -> None:
     if isinstance(error, Mapping):
         place = f" at node {error['node']}" if error.get("node") else ""
         rows.append(("error", f"{error.get('code')} {error.get('error_type')}{place}: {error.get('message')}"))
-    if document.get("cancel_requested"):
-        rows.append(("cancel", f"requested: {document.get('cancel_reason') or 'no reason given'}"))
+    rows += _waiting_rows(document)
     out = console()
     out.print(facts(rows))
     nodes = [
@@ -79,6 +80,20 @@ def print_execution(document: Mapping[str, Any]) -> None:
     ]
     if nodes:
         out.print(table(("node", "type", "status", "started", "ended", "attempts"), nodes))
+
+
+def _waiting_rows(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What it waits for, and how far a cancel is."""
+    rows: list[tuple[str, Any]] = []
+    waiting, cancelled = document.get("waiting"), document.get("cancel")
+    if isinstance(waiting, Mapping):
+        until = f", until {waiting['deadline']}" if waiting.get("deadline") else ""
+        rows.append(("waiting", f"at node {waiting['node_id']} for event {waiting['event_type']}{until}"))
+    elif document.get("woken"):
+        rows.append(("waiting", f"no more: woken by {document['woken']}, to be gone on with"))
+    if isinstance(cancelled, Mapping):
+        rows.append(("cancel", f"{cancelled['state']}: {cancelled['reason'] or 'no reason given'}"))
+    return rows
 
 
 @contextmanager
@@ -101,6 +116,9 @@ def start(
     dedup_key: Annotated[
         str | None, typer.Option("--dedup-key", metavar="K", help="A second start with it answers the first execution")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="INSTANCE", help="Run it there; anywhere, once that one is gone")
+    ] = None,
     wait_for_end: Annotated[bool, typer.Option("--wait", help="Wait for its end and show it")] = False,
     timeout: TimeoutOption = None,
 ) -> None:
@@ -121,6 +139,7 @@ def start(
         version=version,
         execution_id=execution_id,
         dedup_key=dedup_key,
+        target=target,
         family=session.client.family,
     )
     if wait_for_end:
@@ -229,14 +248,61 @@ def _print_documents(session: Session, documents: list[dict[str, Any]]) -> None:
         console().print(table(("execution", "flow", "status", "ended"), rows))
 
 
+def resume(
+    session: Session,
+    execution_id: IdArgument,
+    resume_type: Annotated[
+        str, typer.Option("--type", metavar="T", help="event, timeout, continue or retry", show_default=False)
+    ],
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="What the event brings, at most 64 KiB")
+    ] = None,
+) -> None:
+    """Move an execution on: wake it with an event or its timeout, continue it, or retry one that ended in error.
+
+    Exit codes: 0 it goes on, or there was nothing to do (it has ended, it is being run, it waits for an event);
+    1 refused, the reason on stderr.
+
+    Example: plaita resume 4f0c --type event --data '{"approved": true}'
+    """
+    from plaita.client import resuming
+
+    value = read_json(data, "--data")
+    answer = session.perform(resuming.resume, execution_id, resume_type, value, session.client.family)
+    if session.json:
+        print_json(answer)
+    if answer["resumed"]:
+        if not session.json:
+            console().print(f"{answer['execution_id']}: {resume_type} is on its way; it is {answer['status']}")
+        return
+    line = f"{answer['execution_id']} is {answer['status']}: {answer['reason']}: {_why(answer)}"
+    if answer["reason"] not in resuming.HARMLESS:
+        exits.complain("plaita", [line])
+        raise typer.Exit(exits.FAILED)
+    if session.json:
+        note(line)
+    else:
+        console().print(line)
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    from plaita.client import resuming
+
+    why = resuming.EXPLANATIONS.get(str(answer["reason"]), "")
+    if answer.get("counter_key"):
+        return f"{why}; find out why it fails, then delete the key {answer['counter_key']} and retry"
+    return f"{why} (hash {answer['flow_hash']})" if answer.get("flow_hash") else why
+
+
 def cancel(session: Session, execution_id: IdArgument, reason: ReasonOption = "") -> None:
-    """Ask an execution to end. One that has ended is left as it is, and that is no error.
+    """Ask an execution to end. One that has ended is left as it is, and that is no error. How far it is, `show` tells:
+    requested, signalled (the running step is asked to stop), stopped.
 
     Example: plaita cancel 4f0c --reason "wrong input"
     """
-    from plaita.client import operations
+    from plaita.client import resuming
 
-    answer = session.perform(operations.cancel, execution_id, reason, session.client.family)
+    answer = session.perform(resuming.cancel, execution_id, reason, session.client.family)
     if session.json:
         print_json(answer)
         return
@@ -258,7 +324,11 @@ def rm(
     """
     from plaita.client import operations
 
-    answer = session.perform(operations.remove_execution, execution_id, reason, force)
+    kept = session.retention
+    lifetime = tombstone_ttl_ms(
+        kept.execution_tombstone_ttl_seconds, kept.execution_state_ttl_days, kept.task_max_age_seconds
+    )
+    answer = session.perform(operations.remove_execution, execution_id, reason, force, lifetime)
     if session.json:
         print_json(answer)
         return

@@ -181,7 +181,7 @@ def rm(
     session: Session,
     flow_id: Annotated[str, typer.Argument(metavar="ID")],
 ) -> None:
-    """Remove a flow and its versions. Running executions keep the definition they began with.
+    """Remove a flow and its versions. Executions that run or wait keep the definition they began with, and go on.
 
     Example: plaita flow rm order
     """
@@ -192,3 +192,5 @@ def rm(
         print_json(done)
         return
     console().print(f"{done['flow_id']}: {done['versions_removed']} version(s) removed")
+    if done["executions_going_on"]:
+        note(f"{done['executions_going_on']} execution(s) of it go on, with the definition they began with")

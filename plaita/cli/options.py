@@ -14,7 +14,7 @@ from plaita.errors import ConfigError, PlaitaError
 if TYPE_CHECKING:
     from plaita.client import Client
     from plaita.client.operations import Operation
-    from plaita.runtime_config import ClientConfig
+    from plaita.runtime_config import ClientConfig, RetentionConfig
 
 T = TypeVar("T")
 
@@ -46,6 +46,22 @@ class Session:
         from plaita.runtime_config import load_client_config
 
         return load_client_config(flags=self.flags)
+
+    @functools.cached_property
+    def retention(self) -> RetentionConfig:
+        """How long what is over is remembered; what was wrong with those settings is told (ledger D2)."""
+        from plaita.cli.output import note
+        from plaita.runtime_config import load_retention_config
+
+        found = load_retention_config(flags=self.flags)
+        for warning in found.warnings:
+            note(f"WARNING: {warning}")
+        return found
+
+    @property
+    def named_tenant(self) -> str | None:
+        """The tenant where one was said, by flag, environment or file; None where it is only the default."""
+        return self.config.tenant if "tenant" in self.config.sources else None
 
     @property
     def client(self) -> Client:

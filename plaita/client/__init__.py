@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from plaita.client.blocking import Client as Client
     from plaita.client.operations import NotInThisVersionError as NotInThisVersionError
     from plaita.client.operations import StartedExecution as StartedExecution
+    from plaita.client.replaying import Manner as Manner
+    from plaita.client.replaying import Wanted as Wanted
 
 _EXPORTS = {
     "AsyncClient": "plaita.client.aio",
     "Client": "plaita.client.blocking",
     "NotInThisVersionError": "plaita.client.operations",
+    "Manner": "plaita.client.replaying",
     "StartedExecution": "plaita.client.operations",
+    "Wanted": "plaita.client.replaying",
 }
 
 

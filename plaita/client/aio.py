@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import operations
+from plaita.client import operations, replaying, resuming
 from plaita.client.base import ClientBase
 from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
+from plaita.client.replaying import Manner, Wanted
 from plaita.store.runner_async import AsyncRunner
 
 T = TypeVar("T")
@@ -57,10 +58,12 @@ class AsyncClient(ClientBase):
         version: str | None = None,
         execution_id: str | None = None,
         dedup_key: str | None = None,
+        target: str | None = None,
     ) -> StartedExecution:
         """Put an execution of a stored flow in the queue; ``input`` None means ``{}``.
 
-        With ``dedup_key``, a second start within seven days answers the first execution.
+        With ``dedup_key``, a second start within seven days answers the first execution. ``target`` is the instance
+        that is to run it; when that one is gone, any may.
         """
         return await self.perform(
             operations.start(
@@ -70,6 +73,7 @@ class AsyncClient(ClientBase):
                 version=version,
                 execution_id=execution_id,
                 dedup_key=dedup_key,
+                target=target,
                 family=self.family,
             )
         )
@@ -87,8 +91,9 @@ class AsyncClient(ClientBase):
         return await self.perform(operations.wait(self.keys, list(execution_ids), timeout))
 
     async def cancel(self, execution_id: str, reason: str = "") -> dict[str, Any]:
-        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
-        return await self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
+        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested", "cancel"}``; how far it is then,
+        the ``cancel`` of ``get`` tells."""
+        return await self.perform(resuming.cancel(self.keys, execution_id, reason, self.family))
 
     async def dead_letters(self, limit: int = 50) -> list[dict[str, Any]]:
         """What could not be run, the newest first, of all tenants: the entries of ``plaita dlq list --json``."""
@@ -96,10 +101,15 @@ class AsyncClient(ClientBase):
         entries: list[dict[str, Any]] = found["entries"]
         return entries
 
+    async def replay_dead_letters(self, wanted: Wanted, manner: Manner | None = None) -> dict[str, Any]:
+        """Bring dead letters back into the queue: what became of each is in the answer (``replaying.replay``)."""
+        return await self.perform(replaying.replay(self.keys, wanted, self.manner(manner)))
+
     async def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
-        """Not in this version: nothing waits yet."""
-        raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")
+        """Ask for a resume: ``event`` (with its data), ``timeout``, ``continue`` or ``retry``. The answer's ``resumed``
+        says whether anything was set going, its ``reason`` why not (``resuming.EXPLANATIONS``)."""
+        return await self.perform(resuming.resume(self.keys, execution_id, resume_type, data, self.family))
 
     async def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
-        """Not in this version: nothing waits yet."""
+        """Not in this version."""
         raise NotInThisVersionError("publish: events are not in this version of plaita")

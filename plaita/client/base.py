@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Self
 
-from plaita.runtime_config import ClientConfig, config_family, load_client_config
+from plaita.client.replaying import Manner
+from plaita.runtime_config import ClientConfig, config_family, load_client_config, load_retention_config
 from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys, check_tenant
 
@@ -65,6 +67,13 @@ class ClientBase(ABC):
         """The config family to stamp on carriers. None, so that any supervisor runs them (ledger C3), for a producer
         that was not told the consumer group and so cannot know it."""
         return config_family(self.config) if "consumer_group" in self.config.sources else None
+
+    def manner(self, given: Manner | None) -> Manner:
+        """How to replay dead letters, the age limit filled in from the settings."""
+        manner = given or Manner()
+        if manner.max_age_ms is not None:
+            return manner
+        return replace(manner, max_age_ms=load_retention_config().task_max_age_seconds * 1000)
 
     def _let_go_of_server(self) -> None:
         """The last clean user of an embedded server stops it (DECISIONS 35)."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import operations
+from plaita.client import operations, replaying, resuming
 from plaita.client.base import ClientBase
 from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
+from plaita.client.replaying import Manner, Wanted
 from plaita.store.runner_sync import SyncRunner
 
 T = TypeVar("T")
@@ -66,10 +67,12 @@ class Client(ClientBase):
         version: str | None = None,
         execution_id: str | None = None,
         dedup_key: str | None = None,
+        target: str | None = None,
     ) -> StartedExecution:
         """Put an execution of a stored flow in the queue; ``input`` None means ``{}``.
 
-        With ``dedup_key``, a second start within seven days answers the first execution.
+        With ``dedup_key``, a second start within seven days answers the first execution. ``target`` is the instance
+        that is to run it; when that one is gone, any may.
         """
         return self.perform(
             operations.start(
@@ -79,6 +82,7 @@ class Client(ClientBase):
                 version=version,
                 execution_id=execution_id,
                 dedup_key=dedup_key,
+                target=target,
                 family=self.family,
             )
         )
@@ -96,8 +100,9 @@ class Client(ClientBase):
         return self.perform(operations.wait(self.keys, list(execution_ids), timeout))
 
     def cancel(self, execution_id: str, reason: str = "") -> dict[str, Any]:
-        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested"}``."""
-        return self.perform(operations.cancel(self.keys, execution_id, reason, self.family))
+        """Ask for an execution's end: ``{"execution_id", "status", "cancel_requested", "cancel"}``; how far it is then,
+        the ``cancel`` of ``get`` tells."""
+        return self.perform(resuming.cancel(self.keys, execution_id, reason, self.family))
 
     def dead_letters(self, limit: int = 50) -> list[dict[str, Any]]:
         """What could not be run, the newest first, of all tenants: the entries of ``plaita dlq list --json``."""
@@ -105,10 +110,15 @@ class Client(ClientBase):
         entries: list[dict[str, Any]] = found["entries"]
         return entries
 
+    def replay_dead_letters(self, wanted: Wanted, manner: Manner | None = None) -> dict[str, Any]:
+        """Bring dead letters back into the queue: what became of each is in the answer (``replaying.replay``)."""
+        return self.perform(replaying.replay(self.keys, wanted, self.manner(manner)))
+
     def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
-        """Not in this version: nothing waits yet."""
-        raise NotInThisVersionError("resume: flows that wait are not in this version of plaita")
+        """Ask for a resume: ``event`` (with its data), ``timeout``, ``continue`` or ``retry``. The answer's ``resumed``
+        says whether anything was set going, its ``reason`` why not (``resuming.EXPLANATIONS``)."""
+        return self.perform(resuming.resume(self.keys, execution_id, resume_type, data, self.family))
 
     def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
-        """Not in this version: nothing waits yet."""
+        """Not in this version."""
         raise NotInThisVersionError("publish: events are not in this version of plaita")

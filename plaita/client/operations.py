@@ -6,6 +6,7 @@ be sent again. ``drive`` lives with the two clients; nothing here does I/O.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Generator, Sequence
@@ -16,7 +17,8 @@ from plaita import ids, jsontext
 from plaita.client import views
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, PlaitaError, RefusedError, UnreachableError, WaitTimeoutError
-from plaita.store import carriers, dead_letters, executions, flows, registry
+from plaita.policy.carrier import start_payload
+from plaita.store import carriers, dead_letters, executions, flows, registry, replays
 from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import DEFAULT_TENANT, STATUSES, TERMINAL, Keys, check_tenant
 
@@ -30,6 +32,7 @@ _FIRST_POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 0.5
 _OUTAGE_SECONDS = 60.0
 _STATUS_BATCH = 500
+_log = logging.getLogger("plaita.client")
 _DLQ_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
@@ -79,7 +82,8 @@ def ask(call: Call[T]) -> Operation[T]:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _refused(error: RefusedError, messages: dict[str, str]) -> NoReturn:
+def refused(error: RefusedError, messages: dict[str, str]) -> NoReturn:
+    """The same refusal with a sentence for people, by its reason."""
     message = messages.get(error.reason, f"the store refused: {error.reason} {error}".rstrip())
     raise RefusedError(error.reason, message) from None
 
@@ -123,6 +127,13 @@ def check_reason(value: object) -> str:
     return value
 
 
+def check_dlq_id(value: object) -> str:
+    """The id of a dead letter, as ``dlq list`` shows it."""
+    if not isinstance(value, str) or not _DLQ_ID.fullmatch(value):
+        raise InputError(f"dead letter {value!r}: an id is two numbers, as in 1764490800000-0; see `plaita dlq list`")
+    return value
+
+
 def check_timeout(value: float | None) -> None:
     """A time to wait: finite seconds, or None for no limit."""
     if value is not None and not (isinstance(value, (int, float)) and 0 <= value < float("inf")):
@@ -140,30 +151,33 @@ def start(
     version: str | None = None,
     execution_id: str | None = None,
     dedup_key: str | None = None,
+    target: str | None = None,
     family: str | None = None,
 ) -> Operation[StartedExecution]:
-    """Put an execution in the queue. Refused: no such flow or version, an id that is taken or deleted."""
+    """Put an execution in the queue. ``target``: the instance that is to run it (ledger G4).
+
+    Refused: no such flow or version, an id that is taken or deleted.
+    """
     check_tenant(keys.tenant)
     flow = check_flow_id(flow_id)
     wanted = "latest" if version is None else check_version(version)
     execution = ids.new_execution_id() if execution_id is None else check_execution_id(execution_id)
     key = None if dedup_key is None else ids.check_id(dedup_key, "dedup key")
     tenant = keys.tenant or DEFAULT_TENANT
-    payload = {
-        "type": "start",
-        "flow_id": flow,
-        "version": wanted,
-        "execution_id": execution,
-        "tenant_id": tenant,
-        "timestamp": iso_utc(wall_ms()),
-        "input_in_row": True,  # without its row there is nothing to run (DECISIONS 15)
-    }
+    payload = start_payload(
+        execution_id=execution,
+        flow_id=flow,
+        version=wanted,
+        tenant_id=tenant,
+        timestamp=iso_utc(wall_ms()) or "",
+        target_instance_id=None if target is None else ids.check_id(target, "target"),
+    )
     fields = {} if family is None else {"config_family": family}
     request = executions.Start(
         execution_id=execution,
         flow_id=flow,
         input=encode_input(given),
-        payload=jsontext.dumps(payload | fields),
+        payload=payload,
         version=wanted,
         fields=fields,
         dedup_key=key,
@@ -171,7 +185,7 @@ def start(
     try:
         started = yield from ask(executions.start(keys, request))
     except RefusedError as error:
-        _refused(
+        refused(
             error,
             {
                 "no_flow": f"there is no flow {flow!r} for tenant {tenant!r}; put it there with `plaita flow put`",
@@ -185,10 +199,23 @@ def start(
     )
 
 
+def load(keys: Keys, execution: str) -> Operation[executions.Row | None]:
+    """The row as stored. One that its index had lost is indexed again, with a WARNING (ledger D4)."""
+    try:
+        row = yield from ask(executions.load(keys, execution))
+    except RefusedError as error:
+        refused(
+            error, {"wrong_type": f"the key of execution {execution!r} holds a {error}, which no plaita wrote there"}
+        )
+    if row is not None and row.indexed_again:
+        _log.warning("execution %s stood in no index; it is indexed again", execution)
+    return row
+
+
 def get(keys: Keys, execution_id: str) -> Operation[dict[str, Any]]:
     """The execution in the form of ``show --json``. Refused: ``no_row``."""
     execution = check_execution_id(execution_id)
-    row = yield from ask(executions.load(keys, execution))
+    row = yield from load(keys, execution)
     if row is None:
         raise RefusedError("no_row", f"there is no execution {execution!r} for tenant {keys.tenant!r}")
     return views.execution(row, keys.tenant or DEFAULT_TENANT)
@@ -248,29 +275,6 @@ def wait(keys: Keys, execution_ids: Sequence[str], timeout: float | None) -> Ope
     return documents
 
 
-def cancel(keys: Keys, execution_id: str, reason: str, family: str | None = None) -> Operation[dict[str, Any]]:
-    """Ask for the end. The answer tells the status now; a terminal one is left as it is (ledger S8)."""
-    execution, said = check_execution_id(execution_id), check_reason(reason)
-    row = yield from ask(executions.load(keys, execution))
-    payload = {
-        "type": "resume",
-        "flow_id": row.control.get("flow_id") if row else None,
-        "execution_id": execution,
-        "resume_type": "cancel",
-        "data": {"reason": said},
-        "tenant_id": keys.tenant or DEFAULT_TENANT,
-        "timestamp": iso_utc(wall_ms()),
-    }
-    fields = {} if family is None else {"config_family": family}
-    try:
-        status = yield from ask(
-            executions.request_cancel(keys, execution, said, jsontext.dumps(payload | fields), fields)
-        )
-    except RefusedError as error:
-        _refused(error, {"no_row": f"there is no execution {execution!r} for tenant {keys.tenant!r}"})
-    return {"execution_id": execution, "status": status, "cancel_requested": status not in TERMINAL}
-
-
 def list_executions(
     keys: Keys, status: str | None, flow_id: str | None, limit: int, offset: int = 0
 ) -> Operation[dict[str, Any]]:
@@ -288,15 +292,17 @@ def list_executions(
     return answer
 
 
-def remove_execution(keys: Keys, execution_id: str, reason: str, force: bool) -> Operation[dict[str, Any]]:
+def remove_execution(
+    keys: Keys, execution_id: str, reason: str, force: bool, tombstone_ttl_ms: int = DEFAULT_TOMBSTONE_MS
+) -> Operation[dict[str, Any]]:
     """Delete for good, with a tombstone that keeps it deleted (ledger D1, D2)."""
     execution, said = check_execution_id(execution_id), check_reason(reason)
     try:
         deleted = yield from ask(
-            executions.delete(keys, execution, said, force=force, tombstone_ttl_ms=DEFAULT_TOMBSTONE_MS)
+            executions.delete(keys, execution, said, force=force, tombstone_ttl_ms=tombstone_ttl_ms)
         )
     except RefusedError as error:
-        _refused(
+        refused(
             error,
             {
                 "no_row": f"there is no execution {execution!r} for tenant {keys.tenant!r}",
@@ -319,7 +325,7 @@ def put_flow(
     try:
         return (yield from ask(flows.put(keys, flow, wanted, flow_hash, body, force=force)))
     except RefusedError as error:
-        _refused(
+        refused(
             error,
             {
                 "version_exists": f"flow {flow!r} has other content under version {wanted!r}; put it under another "
@@ -346,7 +352,7 @@ def show_flow(keys: Keys, flow_id: str, version: str | None) -> Operation[dict[s
         versions = yield from ask(flows.versions(keys, flow))
         body = yield from ask(flows.body(keys, resolved.flow_hash))
     except RefusedError as error:
-        _refused(error, messages)
+        refused(error, messages)
     if body is None:
         raise RefusedError("no_body", f"the definition of flow {flow!r}, version {resolved.version!r}, is gone")
     return {
@@ -361,13 +367,17 @@ def show_flow(keys: Keys, flow_id: str, version: str | None) -> Operation[dict[s
 
 
 def remove_flow(keys: Keys, flow_id: str) -> Operation[dict[str, Any]]:
-    """Remove a flow and its versions; running executions keep the definition they began with."""
+    """Remove a flow and its versions. Executions under way keep the definition they began with (DECISIONS 14);
+    ``executions_going_on`` counts them."""
     flow = check_flow_id(flow_id)
+    going_on = 0
+    for status in ("pending", "running", "suspended"):
+        going_on += (yield from ask(executions.list_executions(keys, status, flow, 0))).total
     try:
         removed = yield from ask(flows.remove(keys, flow))
     except RefusedError as error:
-        _refused(error, {"no_flow": f"there is no flow {flow!r} for tenant {keys.tenant!r}"})
-    return {"flow_id": flow, "versions_removed": removed}
+        refused(error, {"no_flow": f"there is no flow {flow!r} for tenant {keys.tenant!r}"})
+    return {"flow_id": flow, "versions_removed": removed, "executions_going_on": going_on}
 
 
 # -- the platform -----------------------------------------------------------------------------------
@@ -416,13 +426,13 @@ def list_dead_letters(keys: Keys, limit: int) -> Operation[dict[str, Any]]:
 
 
 def get_dead_letter(keys: Keys, dlq_id: str) -> Operation[dict[str, Any]]:
-    """The answer of ``dlq show --json``. Refused: ``no_letter``."""
-    if not _DLQ_ID.fullmatch(dlq_id):
-        raise InputError(f"dead letter {dlq_id!r}: an id is two numbers, as in 1764490800000-0; see `plaita dlq list`")
-    letter = yield from ask(dead_letters.get(keys, dlq_id))
+    """The answer of ``dlq show --json``; ``replayed_at``: within the last seven days. Refused: ``no_letter``."""
+    letter = yield from ask(dead_letters.get(keys, check_dlq_id(dlq_id)))
     if letter is None:
         raise RefusedError("no_letter", f"there is no dead letter {dlq_id!r}; see `plaita dlq list`")
-    return views.dead_letter(letter.dlq_id, letter.fields, whole=True)
+    replayed = yield from ask(replays.replayed_at(keys, dlq_id))
+    shown = views.dead_letter(letter.dlq_id, letter.fields, whole=True)
+    return {**shown, "replayed_at": None if replayed is None else iso_utc(replayed[0])}
 
 
 def purge_dead_letters(keys: Keys) -> Operation[dict[str, Any]]:

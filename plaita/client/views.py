@@ -60,17 +60,45 @@ def execution(row: Row, tenant: str) -> dict[str, Any]:
         "error": _error(row),
         "last_node_id": control.get("last_node") or None,
         "nodes": nodes(row.timings),
-        "waiting": None,
+        "waiting": _waiting(control),
+        "woken": control.get("woken") or None,
         "holder": row.holder.rpartition("/")[0] if row.holder else None,
         "created_at": _time(control.get("created_at")),
         "last_update_time": _time(control.get("last_update_time")),
         "started_at": _time(control.get("started_at")),
         "ended_at": _time(control.get("ended_at")),
         "attempts": _integer(control.get("attempts")) or 0,
+        "cancel": _cancel(row),
         "cancel_requested": row.cancel_reason is not None,
         "cancel_reason": row.cancel_reason if row.cancel_reason is not None else control.get("cancel_reason"),
         "death": _json(row.death),
     }
+
+
+def _waiting(control: Mapping[str, str]) -> dict[str, Any] | None:
+    """What it waits for; None where it does not, or where the wait is over and nobody has gone on yet (``woken``)."""
+    if control.get("status") != "suspended" or not control.get("wait") or control.get("woken"):
+        return None
+    return {
+        "event_type": control.get("wait_type") or None,
+        "node_id": control.get("next_node") or None,
+        "deadline": _time(control.get("wait_deadline") or None),
+        "correlation_id": control.get("wait_correlation") or None,
+        "since": _time(control.get("wait_since") or None),
+    }
+
+
+def _cancel(row: Row) -> dict[str, Any] | None:
+    """How far a cancel is: ``requested``, ``signalled`` (its holder has asked the running step to stop) or ``stopped``
+    (DECISIONS 13); None where nobody asked, or where it ended otherwise before."""
+    control = row.control
+    if row.status == "cancelled":
+        return {"state": "stopped", "reason": control.get("cancel_reason"), "at": _time(control.get("ended_at"))}
+    if row.cancel_reason is None:
+        return None
+    signalled = control.get("cancel_signalled_at") or None
+    state = "requested" if signalled is None else "signalled"
+    return {"state": state, "reason": row.cancel_reason, "at": _time(signalled)}
 
 
 def _error(row: Row) -> dict[str, Any] | None:

@@ -220,10 +220,20 @@ def _event_id(resume: ResumePayload | None) -> str:
     return found if isinstance(found, str) and len(found) <= 200 else ""
 
 
-def start_payload(*, execution_id: str, flow_id: str, version: str | None, tenant_id: str, timestamp: str) -> bytes:
+def start_payload(
+    *,
+    execution_id: str,
+    flow_id: str,
+    version: str | None,
+    tenant_id: str,
+    timestamp: str,
+    target_instance_id: str | None = None,
+) -> bytes:
     """The payload of a start whose row already holds the input (DECISIONS 15, 16)."""
+    said = {} if target_instance_id is None else {"target_instance_id": target_instance_id}
     return jsontext.dumps(
-        {
+        said
+        | {
             "type": "start",
             "flow_id": flow_id,
             "version": version,

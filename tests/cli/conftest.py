@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 
 from plaita.cli import exits, main, supervisor
+from plaita.store.call import Call
 from plaita.store.embedded import Embedded
+from plaita.store.keys import Keys
+from plaita.store.runner_sync import SyncRunner
 
 _HELLO = {
     "nodes": [
@@ -79,6 +82,24 @@ def connected(server: Embedded, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PLAITA_KEY_PREFIX", prefix)
     monkeypatch.setenv("PLAITA_QUEUE_NAME", f"{prefix}:queue")
     return prefix
+
+
+@pytest.fixture
+def keys(connected: str) -> Keys:
+    """The keys that the commands of this test use."""
+    return Keys(prefix=connected, queue=f"{connected}:queue", dlq=f"{connected}:queue:dlq")
+
+
+@pytest.fixture
+def redis_do(server: Embedded, connected: str) -> Iterator[Callable[..., Any]]:
+    """One plain command to the server, for looking at what a command left there and for setting a scene."""
+    with SyncRunner(server.url) as runner:
+
+        def do(*words: str | bytes | int) -> Any:
+            call: Call[Any] = Call("test", None, (), words, "writer", False, lambda reply: reply)
+            return runner.do(call)
+
+        yield do
 
 
 def _runner(app: Any, program: str, usage: int, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Run:

@@ -63,7 +63,11 @@ def test_flow_list_and_show(hello: dict[str, Any], stored: str, plaita: Run) -> 
     for words in (("show", "nope"), ("show", "hello", "--version", "9"), ("rm", "nope")):
         told = plaita("flow", *words)
         assert (told.code, told.out) == (1, "")
-    assert plaita("flow", "rm", "hello", "--json").json == {"flow_id": "hello", "versions_removed": 1}
+    assert plaita("flow", "rm", "hello", "--json").json == {
+        "flow_id": "hello",
+        "versions_removed": 1,
+        "executions_going_on": 0,
+    }
 
 
 def test_flow_put_asks_live_supervisors_for_node_types(
@@ -364,6 +368,7 @@ def test_cancel_says_what_it_did(stored: str, plaita: Run) -> None:
         "execution_id": "e1",
         "status": "pending",
         "cancel_requested": True,
+        "cancel": "requested",
     }
     assert plaita("show", "e1", "--json").json["cancel_reason"] == "wrong"
     plaita("start", stored, "--id", "e2")
