@@ -1,5 +1,5 @@
-"""Whether a carrier is run by this host at all, before anything is begun: generations (ledger C3), age (D3), the host it
-names (G4, in ``affinity``).
+"""Whether a carrier is run by this host at all, before anything is begun: generations (ledger C3), age (D3) and the
+host it names (G4, in ``affinity``).
 
 Verdicts come from ``policy.generations`` and ``policy.age``. A carrier of other hosts costs nothing: it is handed on
 once and then left alone, by the reclaim script where its entry fields say whose it is, else by the memory kept here.

@@ -6,7 +6,7 @@ import pytest
 
 from plaita import jsontext
 from plaita.policy.carrier import Carrier, read_carrier
-from plaita.policy.copies import continue_copy, inherited
+from plaita.policy.copies import broadcast, continue_copy, inherited, same_body
 
 ENTRY_MS = 1_700_000_000_000
 ENTRY = f"{ENTRY_MS}-0"
@@ -79,3 +79,43 @@ def test_Q7_the_payload_says_the_first_time_too():
         continue_copy(fields(first_enqueued_at=str(EARLIER)), ENTRY, execution_id="e", flow_id="f", tenant_id="")
     )
     assert jsontext.loads(made["payload"])["timestamp"] == "2023-11-13T22:13:20.000Z"
+
+
+def test_Q7_G4_a_handover_has_the_very_body_and_all_fields_of_its_source():
+    body = b'{"type":"start", "flow_id":"f","target_instance_id":"two","params":{"n":912345678901234567890}}'
+    source = fields(body, schema_version="1", config_family="cf1-a", execution_id="e", x="y")
+    source[b"\xff"] = b"no name"
+    copy = dict(same_body(source, ENTRY, {"handovers": "1", "handover_since": "5"}))
+    assert copy == {
+        "payload": body,
+        "execution_id": b"e",
+        "x": b"y",
+        "schema_version": "1",
+        "config_family": "cf1-a",
+        "first_enqueued_at": str(ENTRY_MS),
+        "handovers": "1",
+        "handover_since": "5",
+    }
+
+
+def test_Q7_G4_a_broadcast_lacks_the_target_and_the_handovers_only():
+    body = {"type": "start", "flow_id": "f", "target_instance_id": "two", "params": {"n": 912345678901234567890}}
+    source = fields(body, schema_version="1", execution_id="e", handovers="7", handover_since="5")
+    source[b"first_enqueued_at"] = str(EARLIER).encode()
+    copy = dict(broadcast(source, ENTRY))
+    assert jsontext.loads(copy.pop("payload")) == {
+        "type": "start",
+        "flow_id": "f",
+        "params": {"n": 912345678901234567890},
+    }
+    assert copy == {"execution_id": b"e", "schema_version": "1", "first_enqueued_at": str(EARLIER)}
+
+
+@pytest.mark.parametrize("make", [lambda source: same_body(source, ENTRY, {}), lambda source: broadcast(source, ENTRY)])
+def test_Q7_G4_both_are_carriers_of_the_same_age(make):
+    source = fields({"type": "resume", "resume_type": "continue", "execution_id": "e", "target_instance_id": "two"})
+    source[b"first_enqueued_at"] = str(EARLIER).encode()
+    copy = {name.encode(): value if isinstance(value, bytes) else value.encode() for name, value in make(source)}
+    carrier = read_carrier(copy, queue="q", entry_id=f"{ENTRY_MS + 9}-0")
+    assert isinstance(carrier, Carrier)
+    assert (carrier.execution_id, carrier.first_enqueued_ms) == ("e", EARLIER)
