@@ -12,17 +12,25 @@ if TYPE_CHECKING:
     from plaita.local import Flow as Flow
     from plaita.nodes.base import EventNode as EventNode
     from plaita.nodes.base import Node as Node
+    from plaita.nodes.callbacks import CallbackEvent as CallbackEvent
+    from plaita.nodes.callbacks import FlowCallback as FlowCallback
+    from plaita.nodes.callbacks import register_callback as register_callback
+    from plaita.nodes.callbacks import unregister_callback as unregister_callback
     from plaita.nodes.registry import get_default_registry as get_default_registry
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
     "AsyncClient": "plaita.client",
+    "CallbackEvent": "plaita.nodes.callbacks",
     "Client": "plaita.client",
     "EventNode": "plaita.nodes.base",
     "Flow": "plaita.local",
+    "FlowCallback": "plaita.nodes.callbacks",
     "Node": "plaita.nodes.base",
     "get_default_registry": "plaita.nodes.registry",
+    "register_callback": "plaita.nodes.callbacks",
+    "unregister_callback": "plaita.nodes.callbacks",
 }
 
 

@@ -25,11 +25,16 @@ from plaita.flow.context import Context
 from plaita.flow.engine import run_step, time_limit
 from plaita.flow.model import DEFAULT_LIMITS, BaseNode, FlowDefinition, Limits, NodeTypes, parse_flow
 from plaita.flow.outcome import Ended, ErrorInfo, Failed, Outcome, StepStopped, Suspended
+from plaita.nodes.announcing import StepCallbacks
 from plaita.nodes.base import Node, is_async
-from plaita.nodes.execution import Execution
+from plaita.nodes.callbacks import registered_callbacks
+from plaita.nodes.execution import DEFAULT_TENANT, Execution
 from plaita.nodes.registry import get_default_registry
 
 _log = logging.getLogger("plaita.local")
+
+CALLBACK_TIME_S = 1.0
+"""How long callbacks may tell of the end of a step whose time is all but up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +240,20 @@ class _Run:
         time_left_ms = None
         if self._flow_deadline is not None:
             time_left_ms = max(0, int((self._flow_deadline - time.monotonic()) * 1000))
-        call = self._caller(node_id, visit, time_left_ms)
+        limit_ms, _ = time_limit(self._flow.plans[node_id], time_left_ms)
+        deadline = None if limit_ms is None else time.monotonic() + limit_ms / 1000
+        call = self._caller(visit, deadline)
+        told = self._callbacks(node_id, visit)
         try:
+            if told is not None:
+                self._tell(told.before, node_id, deadline)
             outcome = run_step(
                 self._flow, self._context, node_id, call=call, now_ms=clock.wall_ms(), time_left_ms=time_left_ms
             )
+            if told is not None:
+                finished = outcome
+                until = None if deadline is None else max(deadline, time.monotonic() + CALLBACK_TIME_S)
+                self._tell(lambda: told.after(finished), node_id, until)
         except StepStopped as stopped:
             if isinstance(stopped.__cause__, KeyboardInterrupt):
                 raise stopped.__cause__ from None
@@ -250,10 +264,38 @@ class _Run:
             _log.warning("%s", warning)
         return outcome
 
-    def _caller(self, node_id: str, visit: int, time_left_ms: int | None) -> Callable[[BaseNode], Any]:
-        plan = self._flow.plans[node_id]
-        limit_ms, _ = time_limit(plan, time_left_ms)
-        deadline = None if limit_ms is None else time.monotonic() + limit_ms / 1000
+    def _callbacks(self, node_id: str, visit: int) -> StepCallbacks | None:
+        """Who tells users of this step (ledger F7); None when nobody wants to be told."""
+        callbacks = registered_callbacks()
+        if not callbacks:
+            return None
+        return StepCallbacks(
+            callbacks,
+            self._context,
+            self._flow.plans[node_id],
+            action="execute",
+            tenant_id=DEFAULT_TENANT,
+            version=self._flow.version,
+            visit=visit,
+            attempt=1,
+            report=_log.error,
+            passing=(KeyboardInterrupt,),
+        )
+
+    def _tell(self, tell: Callable[[], None], node_id: str, deadline: float | None) -> None:
+        """Run callbacks; with a deadline on a thread, which is left behind when they do not return in time."""
+        if deadline is None:
+            tell()
+            return
+        task = _InThread(tell)
+        task.start()
+        wait_for([task.future], max(0.0, deadline - time.monotonic()))
+        if task.future.done():
+            task.future.result()
+        else:
+            _log.error("callbacks of node %r did not return within its time; they are left behind", node_id)
+
+    def _caller(self, visit: int, deadline: float | None) -> Callable[[BaseNode], Any]:
         attempt = 0
 
         def call(node: BaseNode) -> Any:

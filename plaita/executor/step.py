@@ -1,6 +1,7 @@
 """One step in an executor: what is needed, the node's run, the answer.
 
-Owns the call of node code and what surrounds it: stop signal, progress notes, a node that forked and came back twice.
+Owns the call of node code and what surrounds it: stop signal, callbacks, progress notes, a node that forked and came
+back twice.
 The engine decides what the outcome is; the supervisor decides what becomes of the execution.
 """
 
@@ -11,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 from plaita import clock, jsontext
@@ -25,8 +27,10 @@ from plaita.flow.outcome import Advanced, Ended, ErrorInfo, Failed, Outcome, Ste
 from plaita.ipc.blocking import FrameConnection
 from plaita.ipc.messages import PROGRESS_NOTE_LIMIT, Answer, Need, Progress, Run, Step
 from plaita.jsontext import JSONTextError
+from plaita.nodes.announcing import StepCallbacks
 from plaita.nodes.base import Node, enter
 from plaita.nodes.builtin import PURE_NODES
+from plaita.nodes.callbacks import registered_callbacks
 from plaita.nodes.execution import Execution
 from plaita.unix.title import set_title
 
@@ -35,10 +39,10 @@ _RETIRE_STOPPED = "stopped"
 
 
 class StepRunner:
-    """Runs steps one after the other, in the main thread."""
+    """Runs steps one after the other, in one thread. ``title``: of the process; None where that is not ours."""
 
     def __init__(
-        self, connection: FrameConnection, contexts: Contexts, stop: StopSignal, hygiene: Hygiene, title: str
+        self, connection: FrameConnection, contexts: Contexts, stop: StopSignal, hygiene: Hygiene, title: str | None
     ) -> None:
         self._connection = connection
         self._contexts = contexts
@@ -58,7 +62,8 @@ class StepRunner:
         if missing:
             self._connection.send(Need(run.seq, missing).to_frame())
             return True
-        set_title(f"{self._title}  {run.execution_id} node={run.node_id}")
+        if self._title is not None:
+            set_title(f"{self._title}  {run.execution_id} node={run.node_id}")
         started_ms = clock.wall_ms()
         answer = self._perform(run, started_ms)
         if os.getpid() != self._pid:
@@ -86,8 +91,11 @@ class StepRunner:
         self._stop.raised = False
         self._foreign = False
         self._stop.begin(attempts.cancel_event)
+        told = self._callbacks(run, flow, context)
         outcome: Outcome | None = None
         try:
+            if told is not None:
+                self._armed(lambda: told.before(event))
             outcome = run_step(
                 flow,
                 context,
@@ -98,8 +106,11 @@ class StepRunner:
                 time_left_ms=run.time_left_ms,
                 event=event,
             )
+            if told is not None:
+                finished = outcome
+                self._armed(lambda: told.after(finished), even_if_asked=True)
         except StepStopped:
-            pass
+            outcome = None
         finally:
             self._stop.end()
             attempts.over = True
@@ -110,6 +121,36 @@ class StepRunner:
         if not isinstance(outcome, Failed) and run.action != "cancelled":
             self._contexts.keep(run, context)
         return _answer(run, outcome, started_ms, ended_ms)
+
+    def _callbacks(self, run: Run, flow: FlowDefinition, context: Context) -> StepCallbacks | None:
+        """Who tells users of this step (ledger F7); None, the usual case, when nobody wants to be told."""
+        callbacks = registered_callbacks()
+        plan = flow.plans.get(run.node_id)
+        if not callbacks or plan is None:
+            return None
+        self._foreign = True
+        return StepCallbacks(
+            callbacks,
+            context,
+            plan,
+            action=run.action,
+            tenant_id=run.tenant_id,
+            version=run.version,
+            visit=run.visit,
+            attempt=run.attempt,
+        )
+
+    def _armed(self, tell: Callable[[], None], *, even_if_asked: bool = False) -> None:
+        """Run callbacks as node code is run: stopped by the signal. ``even_if_asked``: one that came just before does
+        not keep a step that is done from being told of; if they hang then, the supervisor kills."""
+        if even_if_asked and self._stop.asked:
+            tell()
+            return
+        try:
+            self._stop.arm()
+            tell()
+        finally:
+            self._stop.disarm()
 
     def _send(self, answer: Answer) -> None:
         try:

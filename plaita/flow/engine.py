@@ -26,7 +26,7 @@ from plaita.flow.context import Context
 from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.graph import canonical_id
 from plaita.flow.nearest import shown
-from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped, Suspended
+from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped, Suspended, asks_to_stop
 from plaita.flow.waiting import Subscription, Suspending, WakeKind, Woken
 
 Action = Literal["execute", "timed_out", "event", "timeout", "cancelled"]
@@ -122,7 +122,7 @@ def _cancelled(context: Context, plan: NodePlan, call: Callable[[BaseNode], Any]
     except StepStopped:
         raise
     except BaseException as error:  # the execution is cancelled all the same
-        if _asks_to_stop(error):
+        if asks_to_stop(error):
             raise StepStopped from error
         raised = failure.node_failure(error, node=node.id, label=plan.label, code=None, message=None, line=None)
         return _failed(context, node.id, raised, 1)
@@ -152,7 +152,7 @@ def _attempt(
             raise
         except BaseException as error:  # sys.exit and the like in node code are the node's failure
             context.discard_state()
-            if _asks_to_stop(error):
+            if asks_to_stop(error):
                 raise StepStopped from error
             final = _without_retry(flow, context, plan, error, attempt, time_left_ms)
             if final is not None:
@@ -164,11 +164,6 @@ def _attempt(
             return _succeeded(flow, context, plan, result, result_json, attempt, ())
     assert last_error is not None
     return _gave_up(flow, context, plan, last_error)
-
-
-def _asks_to_stop(error: BaseException) -> bool:
-    """Whether a group of exceptions (from a task group) hides a request to stop."""
-    return isinstance(error, BaseExceptionGroup) and error.subgroup(StepStopped) is not None
 
 
 def _stored_form(result: Any, limit: int) -> tuple[Any, bytes]:

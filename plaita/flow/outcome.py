@@ -12,6 +12,13 @@ class StepStopped(BaseException):
     """The supervisor asked this step to stop. Passes through the engine untouched: no handler of the flow sees it."""
 
 
+def asks_to_stop(error: BaseException) -> bool:
+    """Whether an exception is a request to stop, or a group (from a task group) that hides one."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(StepStopped) is not None
+    return isinstance(error, StepStopped)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """Why an execution cannot go on, as it is stored.

@@ -131,8 +131,8 @@ def test_exit_leaves_everybody_alone_and_two_templates_spare_each_other() -> Non
     old.tell(Exit())
     assert old.wait_exit().code == 0
     assert other.value("value", amount=1) == 1
-    old.close()
     assert alive(new.pid)
+    old.close()  # ends whatever carries the mark, the other template too
     new.close()
 
 
