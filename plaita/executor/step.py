@@ -30,7 +30,7 @@ from plaita.jsontext import JSONTextError
 from plaita.nodes.announcing import StepCallbacks
 from plaita.nodes.base import Node, enter
 from plaita.nodes.builtin import PURE_NODES
-from plaita.nodes.callbacks import registered_callbacks
+from plaita.nodes.callbacks import Callbacks, registered_callbacks
 from plaita.nodes.execution import Execution
 from plaita.unix.title import set_title
 
@@ -39,16 +39,25 @@ _RETIRE_STOPPED = "stopped"
 
 
 class StepRunner:
-    """Runs steps one after the other, in one thread. ``title``: of the process; None where that is not ours."""
+    """Runs steps one after the other, in one thread. ``title``: of the process; None where that is not ours.
+    ``callbacks``: who is told of the steps (ledger F7), by default what this process has registered."""
 
     def __init__(
-        self, connection: FrameConnection, contexts: Contexts, stop: StopSignal, hygiene: Hygiene, title: str | None
+        self,
+        connection: FrameConnection,
+        contexts: Contexts,
+        stop: StopSignal,
+        hygiene: Hygiene,
+        title: str | None,
+        *,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._connection = connection
         self._contexts = contexts
         self._stop = stop
         self._hygiene = hygiene
         self._title = title
+        self._callbacks = registered_callbacks() if callbacks is None else callbacks
         self._pid = os.getpid()
         self._foreign = False  # code that is not the engine's ran in this step
 
@@ -91,7 +100,7 @@ class StepRunner:
         self._stop.raised = False
         self._foreign = False
         self._stop.begin(attempts.cancel_event)
-        told = self._callbacks(run, flow, context)
+        told = self._teller(run, flow, context)
         outcome: Outcome | None = None
         try:
             if told is not None:
@@ -122,15 +131,14 @@ class StepRunner:
             self._contexts.keep(run, context)
         return _answer(run, outcome, started_ms, ended_ms)
 
-    def _callbacks(self, run: Run, flow: FlowDefinition, context: Context) -> StepCallbacks | None:
-        """Who tells users of this step (ledger F7); None, the usual case, when nobody wants to be told."""
-        callbacks = registered_callbacks()
-        plan = flow.plans.get(run.node_id)
-        if not callbacks or plan is None:
+    def _teller(self, run: Run, flow: FlowDefinition, context: Context) -> StepCallbacks | None:
+        """Who tells users of this step; None, the usual case, when nobody wants to be told."""
+        plan = flow.plans.get(run.node_id) if self._callbacks else None
+        if plan is None:
             return None
         self._foreign = True
         return StepCallbacks(
-            callbacks,
+            self._callbacks,
             context,
             plan,
             action=run.action,
@@ -223,7 +231,8 @@ class Attempts:
             self._stop.disarm()
 
     def _check_time(self, node: BaseNode) -> None:
-        limit_ms, _ = time_limit(self._flow.plans[node.id], self._run.time_left_ms)
+        after_wait = self._run.action != "execute"
+        limit_ms, _ = time_limit(self._flow.plans[node.id], self._run.time_left_ms, after_wait=after_wait)
         if limit_ms is not None and (time.monotonic() - self._began) * 1000 >= limit_ms:
             raise NodeTimeoutError(f"the node used up its {limit_ms} ms before attempt {self.made}", node=node.id)
 

@@ -83,13 +83,15 @@ def run_step(
     return _attempt(flow, context, plan, call, time_left_ms)
 
 
-def time_limit(plan: NodePlan, time_left_ms: int | None) -> tuple[int | None, bool]:
-    """(milliseconds this step may take or None, whether the flow's limit is the tighter one)."""
+def time_limit(plan: NodePlan, time_left_ms: int | None, *, after_wait: bool = False) -> tuple[int | None, bool]:
+    """(milliseconds this step may take or None, whether the flow's limit is the tighter one). ``after_wait``: the
+    node's own timeout was for its wait (DECISIONS 19), so only the flow's limit holds."""
+    own = None if after_wait else plan.timeout_ms
     if time_left_ms is None:
-        return plan.timeout_ms, False
-    if plan.timeout_ms is None or time_left_ms < plan.timeout_ms:
+        return own, False
+    if own is None or time_left_ms < own:
         return time_left_ms, True
-    return plan.timeout_ms, False
+    return own, False
 
 
 def _refused_input(flow: FlowDefinition, context: Context, node_id: str) -> Failed | None:
@@ -237,7 +239,9 @@ def _timed_out(
     node, handler = plan.node, plan.node.timeout_handler
     context.discard_state()
     by_limit = error is None or isinstance(error, (NodeTimeoutError, FlowTimeoutError))
-    limit_ms, flow_is_tighter = time_limit(plan, time_left_ms) if by_limit else (None, False)
+    # last_node is the node itself when its wait has begun: then what ran over was the code after the wait
+    after_wait = plan.suspending and context.last_node == node.id
+    limit_ms, flow_is_tighter = time_limit(plan, time_left_ms, after_wait=after_wait) if by_limit else (None, False)
     raised = failure.timeout_failure(
         node=node.id, label=plan.label, limit_ms=limit_ms, flow_is_tighter=flow_is_tighter, error=error
     )

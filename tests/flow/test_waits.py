@@ -235,10 +235,24 @@ def test_a_cancelled_wait_is_undone_though_the_flow_has_no_time_left(steps: Any)
     assert Script.calls == ["on_cancel"]
 
 
-def test_a_limit_that_a_half_ran_over_is_named(steps: Any) -> None:
-    failed = steps({"timeout": 40}, "event", [NodeTimeoutError("limit")])
-    assert "40 ms" in failed.error.message
-    assert "40 ms" in steps({"timeout": 40}, "timed_out", []).error.message
+@pytest.mark.parametrize("action", ["event", "timeout", "timed_out"])
+def test_the_nodes_timeout_was_for_the_wait_and_not_for_what_comes_after(steps: Any, action: str) -> None:
+    results = [] if action == "timed_out" else [NodeTimeoutError("limit")]
+    failed = steps({"timeout": 40}, action, list(results), time_left_ms=70)
+    assert "timed out after 70 ms: the time of the whole flow is spent" in failed.error.message
+    assert failed.error.error_type == "flow_error"
+    failed = steps({"timeout": 40}, action, list(results))
+    assert failed.error.message.startswith("NodeTimeoutError: node 'w' timed out")
+    assert "40 ms" not in failed.error.message
+    assert failed.error.error_type == "node_error"
+
+
+@pytest.mark.parametrize("action", ["execute", "timed_out"])
+def test_the_nodes_timeout_binds_the_first_half(steps: Any, action: str) -> None:
+    context = Context(execution_id="x1", last_node="s")
+    context.load_result("w", b"1")  # of an earlier visit
+    results: list[Any] = [] if action == "timed_out" else [NodeTimeoutError("limit")]
+    assert "timed out after 40 ms" in steps({"timeout": 40}, action, results, context=context).error.message
 
 
 def test_what_is_too_large_does_not_wait(steps: Any, parse: Parse, registry: NodeRegistry) -> None:
