@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plaita.cli import dlq_commands, execution_commands, exits, flow_commands
+from plaita.cli import dlq_commands, execution_commands, exits, flow_commands, upkeep_commands
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, new_app, with_session
 from plaita.cli.output import console, facts, note, print_json, table, write_out
@@ -54,9 +54,9 @@ def run(
         float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up waiting then (exit 4)", min=0)
     ] = None,
 ) -> None:
-    """Run one flow to its end on a private server, print its output, leave nothing behind.
+    """Run one flow to its end or first wait on a private server, print its output or the wait, leave nothing behind.
 
-    Exit codes: 0 completed, 1 error or cancelled, 2 the flow or the input is wrong, 4 timed out.
+    Exit codes: 0 completed or waiting, 1 error or cancelled, 2 the flow or the input is wrong, 4 timed out.
 
     Example: plaita run hello.json --input '{"name": "x"}'
     """
@@ -85,13 +85,18 @@ def run(
         print_json(document)
     elif document["status"] == "completed":
         write_out(jsontext.dumps(document["output"]) + b"\n")
+    elif document["status"] == "suspended":
+        wait = document["waiting"]
+        until = f" until {wait['deadline']}" if wait["deadline"] else ""
+        console().print(f"suspended: node {wait['node_id']} waits for the event {wait['event_type']}{until}")
     else:
         error_text = document.get("error") or {}
         note(f"{document['status']}: {error_text.get('message') or 'no reason is stored'}")
-    raise typer.Exit(execution_commands.ended_code([document]))
+    raise typer.Exit(0 if document["status"] == "suspended" else execution_commands.ended_code([document]))
 
 
 execution_commands.register(app)
+upkeep_commands.register(app)
 
 
 @queue_app.command("stats")

@@ -103,7 +103,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def run_privately(
     definition: Definition, given: Any, preloads: Sequence[str], timeout: float | None, tenant: str | None
 ) -> dict[str, Any]:
-    """The execution as ``show`` gives it, after its end. Raises WaitTimeoutError after ``timeout`` seconds."""
+    """The execution as ``show`` gives it, after its end or at its first wait. Raises WaitTimeoutError after ``timeout``
+    seconds."""
     process: subprocess.Popen[bytes] | None = None
     with _terminated_as_error():
         folder = tempfile.mkdtemp(prefix="plaita-run-")
@@ -125,7 +126,8 @@ def run_privately(
                 )
                 started = client.start(definition.flow_id, given)
                 try:
-                    return client.wait(started.execution_id, timeout)
+                    ids = [started.execution_id]
+                    return client.perform(operations.wait(client.keys, ids, timeout, until_waiting=True))[0]
                 finally:
                     _stop(process)  # before the client lets go: the last user of the server stops it
         finally:

@@ -238,13 +238,17 @@ def statuses(keys: Keys, execution_ids: Sequence[str]) -> Operation[dict[str, st
     return found
 
 
-def wait(keys: Keys, execution_ids: Sequence[str], timeout: float | None) -> Operation[list[dict[str, Any]]]:
-    """Until every one is terminal; their ``get`` in the given order. A suspended one is waited for (DECISIONS 43).
+def wait(
+    keys: Keys, execution_ids: Sequence[str], timeout: float | None, *, until_waiting: bool = False
+) -> Operation[list[dict[str, Any]]]:
+    """Until every one is terminal; their ``get`` in the given order. A suspended one is waited for (DECISIONS 43),
+    unless ``until_waiting``.
 
     Raises WaitTimeoutError after ``timeout`` seconds, RefusedError for an id that has no row. An outage in between is
     sat out for a minute, since the executions go on after it.
     """
     check_timeout(timeout)
+    done = TERMINAL | {"suspended"} if until_waiting else TERMINAL
     began = time.monotonic()
     wanted = [check_execution_id(execution_id) for execution_id in execution_ids]
     open_ids, pause, last_answer = list(dict.fromkeys(wanted)), _FIRST_POLL_SECONDS, None
@@ -259,7 +263,7 @@ def wait(keys: Keys, execution_ids: Sequence[str], timeout: float | None) -> Ope
         missing = [execution for execution, status in found.items() if status is None]
         if missing:
             raise RefusedError("no_row", f"there is no execution {missing[0]!r} for tenant {keys.tenant!r}")
-        open_ids = [execution for execution in open_ids if found.get(execution) not in TERMINAL]
+        open_ids = [execution for execution in open_ids if found.get(execution) not in done]
         if not open_ids:
             break
         left = None if timeout is None else timeout - (time.monotonic() - began)

@@ -126,6 +126,19 @@ def test_run_prints_the_output_and_leaves_nothing(run: Run, home: Path, hello: d
     assert mentions(str(home)) == []
 
 
+def test_run_ends_at_the_first_wait_and_prints_it(run: Run, home: Path) -> None:
+    wait = {"type": "event", "id": "w", "eventType": "paid", "next": "e"}
+    nodes = [{"type": "start", "id": "s", "next": "w"}, wait, {"type": "end", "id": "e"}]
+    (home / "waits.json").write_text(json.dumps({"nodes": nodes}))
+    done = run("run", "waits.json")
+    assert (done.returncode, done.stdout) == (0, "suspended: node w waits for the event paid\n")
+    answered = run("run", "waits.json", "--json")
+    document = json.loads(answered.stdout)
+    assert (answered.returncode, document["status"]) == (0, "suspended")
+    assert document["waiting"]["node_id"] == "w"
+    assert mentions(str(home)) == []
+
+
 def test_run_of_a_flow_that_fails_is_exit_1(run: Run, home: Path) -> None:
     end = {"type": "end", "id": "e", "resultType": "error", "error": {"code": 4001, "message": "no stock"}}
     (home / "bad.json").write_text(json.dumps({"nodes": [{"type": "start", "id": "s", "next": "e"}, end]}))
