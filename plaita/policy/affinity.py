@@ -64,7 +64,6 @@ def judge(*, ours: bool, target: Target, handover: Handover, now_ms: int | None,
     since = now_ms if handover.since_ms is None else min(handover.since_ms, now_ms)  # a clock went back: anew
     if now_ms - since >= patience_ms:
         return Ruling(Verdict.EXHAUSTED)
-    # no jitter: who meets it next is chance already
     delay_ms = min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** min(handover.count, 16))
     return Ruling(Verdict.HAND_OVER, delay_ms, Handover(handover.count + 1, since))
 

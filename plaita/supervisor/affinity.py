@@ -1,10 +1,16 @@
 """Carriers that name another host (ledger G4): looks at that host and the time, asks ``policy.affinity``, puts them
 back.
 
-Decides nothing itself. A copy takes the carrier's place in one call, so that there is never none and never two.
+Decides nothing itself. A copy takes the carrier's place in one call, so that there is never none and never two. When
+the copy is due, this host steps back in the line of those that wait for carriers: the server serves who waits longest,
+and hosts that read in a steady rhythm would else meet the same copy again and again.
 """
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from plaita.clock import boot_ms
 from plaita.policy import affinity, copies
@@ -20,18 +26,31 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 
 STREAM = "w"  # where copies go: read first, so that what was handed over does not wait behind a backlog of starts
+STEP_BACK_S = 0.03  # before a copy is due
 ANSWER_MS = 5_000  # how long Redis may take before the carrier is left as it is
 
 
 class Affinity:
-    """One for a supervisor. ``patience_ms``: how long a carrier is handed over before anybody may run it."""
+    """One for a supervisor. ``patience_ms``: how long a carrier is handed over before anybody may run it. ``step_back``
+    ends this host's waiting read, so that it waits anew."""
 
-    def __init__(self, keys: Keys, sender: Sender, stats: Stats, *, instance_id: str, patience_ms: int) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        sender: Sender,
+        stats: Stats,
+        *,
+        instance_id: str,
+        patience_ms: int,
+        step_back: Callable[[], Coroutine[Any, Any, object]],
+    ) -> None:
         self._keys = keys
         self._sender = sender
         self._stats = stats
         self._instance_id = instance_id
         self._patience_ms = patience_ms
+        self._step_back = step_back
+        self._tasks: set[asyncio.Task[object]] = set()
 
     async def runs_here(self, carrier: Carrier, entry: Entry) -> bool:
         """False when it was put back for another, or left pending because Redis did not say how that one is."""
@@ -45,6 +64,8 @@ class Affinity:
         elif ruling.verdict is Verdict.HAND_OVER:
             if await self._hand_over(entry, ruling):
                 self._stats.add("handed_over")
+                before_due_s = max(0.0, ruling.delay_ms / 1000 - STEP_BACK_S)
+                asyncio.get_running_loop().call_later(before_due_s, self._wait_anew)
                 logs.info("TaskNotForThisWorker", delay_ms=ruling.delay_ms, handovers=ruling.handover.count, **facts)
         elif await self._broadcast(entry):
             self._stats.add("broadcast")
@@ -78,3 +99,8 @@ class Affinity:
         call = carriers.replace(self._keys, entry.stream, entry.entry_id, STREAM, fields, delay_ms, member)
         answer = await self._sender.send(call, until=boot_ms() + ANSWER_MS)
         return isinstance(answer, Value)
+
+    def _wait_anew(self) -> None:
+        task = asyncio.ensure_future(self._step_back())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

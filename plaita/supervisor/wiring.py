@@ -94,7 +94,14 @@ def build_way(
         sender,
         settler,
         stats,
-        Affinity(keys, sender, stats, instance_id=config.instance_id, patience_ms=config.claim_min_idle_ms),
+        Affinity(
+            keys,
+            sender,
+            stats,
+            instance_id=config.instance_id,
+            patience_ms=config.claim_min_idle_ms,
+            step_back=sender.runner.unblock,
+        ),
     )
     dispatch = Dispatch(
         DispatchSettings(

@@ -126,7 +126,10 @@ def test_G4_where_redis_says_nothing_the_target_stays(world: World, monkeypatch:
     async def ask() -> bool:
         runner = AsyncRunner("redis://127.0.0.1:1/0")
         try:
-            judge = Affinity(world.keys, Sender(runner, Stats()), Stats(), instance_id="one", patience_ms=0)
+            sender = Sender(runner, Stats())
+            judge = Affinity(
+                world.keys, sender, Stats(), instance_id="one", patience_ms=0, step_back=sender.runner.unblock
+            )
             return await judge.runs_here(carrier, entry)
         finally:
             await runner.close()
