@@ -130,6 +130,11 @@ class Callbacks:
     def __bool__(self) -> bool:
         return bool(self._methods)
 
+    @property
+    def handlers(self) -> tuple[object, ...]:
+        """Those that are told, in their order."""
+        return tuple(instance for _, instance in self._handlers)
+
     def add(self, handler: object) -> None:
         """Tell ``handler``, an object with any of the methods of :class:`FlowCallback`, or a class that gives one when
         called without arguments; once, however often it is added. Raises InputError for anything else."""

@@ -94,7 +94,7 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
         super().__init__(redis_url, client=client, key_prefix=key_prefix, tenant=tenant)
         if not 0 <= retention_days < float("inf"):
             raise InputError(f"retention_days: {retention_days!r}; a number of days, 0 keeps for ever")
-        self._retention_ms = int(retention_days * DAY_MS)
+        self.retention_ms = int(retention_days * DAY_MS)
 
     def save_execution_state(self, execution_id: str, state: ExecutionState, *, token: str | None = None) -> bool:
         execution = check_id(execution_id, "execution id")
@@ -115,7 +115,7 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
             fence=states.NOTHING_READ if state.fence is None else state.fence,
             started_at_ms=time_ms(state.start_time),
             ended_at_ms=time_ms(state.end_time),
-            retention_ms=self._retention_ms,
+            retention_ms=self.retention_ms,
         )
         try:
             state.fence = self._do(states.save(self.keys, request))
@@ -150,7 +150,12 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
     def delete_execution_state(self, execution_id: str, *, reason: str = "", token: str | None = None) -> bool:
         execution = check_id(execution_id, "execution id")
         call = executions.delete(
-            self.keys, execution, reason, force=True, tombstone_ttl_ms=max(self._retention_ms, RETENTION_DAYS * DAY_MS)
+            self.keys,
+            execution,
+            reason,
+            force=True,
+            tombstone_ttl_ms=max(self.retention_ms, RETENTION_DAYS * DAY_MS),
+            token=token,
         )
         try:
             return self._do(call).existed

@@ -88,7 +88,7 @@ def list_flows(keys: Keys) -> Call[list[FlowSummary]]:
         "flows.list_flows",
         script("flow_list"),
         (keys.flow_list,),
-        (keys.ns,),
+        (keys.flows_ns,),
         "writer",
         True,
         lambda reply: sorted(

@@ -109,18 +109,23 @@ class Keys:
     def expiry(self) -> str:
         return f"{self.ns}:execution:expiry"
 
+    @property
+    def flows_ns(self) -> str:
+        """Where the tenant's flow definitions stand: beside its executions, but for who keeps them apart."""
+        return self.ns
+
     def flow_body(self, flow_hash: str) -> str:
-        return f"{self.ns}:flow:body:{flow_hash}"
+        return f"{self.flows_ns}:flow:body:{flow_hash}"
 
     def flow_versions(self, flow_id: str) -> str:
-        return f"{self.ns}:flow_versions:{ids.key_part(flow_id)}"
+        return f"{self.flows_ns}:flow_versions:{ids.key_part(flow_id)}"
 
     def flow_meta(self, flow_id: str) -> str:
-        return f"{self.ns}:flow:meta:{ids.key_part(flow_id)}"
+        return f"{self.flows_ns}:flow:meta:{ids.key_part(flow_id)}"
 
     @property
     def flow_list(self) -> str:
-        return f"{self.ns}:flow_list"
+        return f"{self.flows_ns}:flow_list"
 
     def start_dedup(self, dedup_key: str) -> str:
         return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"

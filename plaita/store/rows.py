@@ -206,11 +206,14 @@ def request_cancel(
     )
 
 
-def delete(keys: Keys, execution_id: str, reason: str, *, force: bool, tombstone_ttl_ms: int) -> Call[Deleted]:
+def delete(
+    keys: Keys, execution_id: str, reason: str, *, force: bool, tombstone_ttl_ms: int, token: str | None = None
+) -> Call[Deleted]:
     """Revoke: the row, its index members, lease, fence, counters and the timer of its wait go, a tombstone stays
     (ledger D1, D2).
 
-    Refused: ``no_row`` (and no tombstone either), ``running`` (or leased) without ``force``.
+    With ``token`` only while that is the fence. Refused: ``no_row`` (and no tombstone either), ``running`` (or leased)
+    without ``force``, ``fence`` (the one there).
     """
     return Call(
         "executions.delete",
@@ -231,7 +234,7 @@ def delete(keys: Keys, execution_id: str, reason: str, *, force: bool, tombstone
             keys.delayed,
             keys.delayed_body,
         ),
-        (execution_id, keys.tenant or DEFAULT_TENANT, reason, int(force), tombstone_ttl_ms, keys.ns),
+        (execution_id, keys.tenant or DEFAULT_TENANT, reason, int(force), tombstone_ttl_ms, keys.ns, token or ""),
         "writer",
         True,
         lambda reply: Deleted(reply[0] == 1, int(reply[1])),

@@ -113,7 +113,7 @@ def request_resume(keys: Keys, request: ResumeRequest) -> Call[Resumed]:
         (
             keys.tenant or DEFAULT_TENANT,
             request.kind,
-            keys.ns,
+            keys.flows_ns,
             *_carrier(keys, execution_id, request.payload, {**request.fields, "nonce": request.nonce}),
         ),
         lane_for(request.payload),

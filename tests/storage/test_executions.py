@@ -375,6 +375,17 @@ def test_D1_a_delete_is_a_revocation(pair: Pair) -> None:
     assert pair.raw("EXISTS", pair.keys.fencegen("e"), pair.keys.tombstone("e")) == 2
 
 
+def test_D1_an_old_generation_does_not_delete_a_newer_ones_row(pair: Pair) -> None:
+    _, held = begun(pair)
+    pair.raw("DEL", pair.keys.lease("e"))
+    pair.executions.save_execution_state("e", state())
+    with pytest.raises(ExecutionLeaseError):
+        pair.executions.delete_execution_state("e", token=held.token)
+    newer = pair.executions.load_execution_state("e")
+    assert newer is not None
+    assert pair.executions.delete_execution_state("e", token=newer.fence) is True
+
+
 def test_D2_a_row_out_of_a_backup_stays_deleted(pair: Pair) -> None:
     pair.executions.save_execution_state("e", state())
     row = pair.raw("DUMP", pair.keys.row("e"))

@@ -1,14 +1,20 @@
 -- Delete = revoke (ledger D1, D2).
 -- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 noderetry, 7 noderefetch, 8 nofail, 9 g1wakeups, 10 tombstone,
 --      11 index, 12 expiry, 13 delayed, 14 delayed bodies
--- ARGV 1 id, 2 tenant, 3 reason, 4 force 0|1, 5 tombstone ttl ms, 6 ns
--- ok: row existed 0|1, deleted at ms. refused: no_row, running (status)
+-- ARGV 1 id, 2 tenant, 3 reason, 4 force 0|1, 5 tombstone ttl ms, 6 ns, 7 token or ''
+-- ok: row existed 0|1, deleted at ms. refused: no_row, running (status), fence (the one there)
 -- include: time
 -- include: remove
 local row = redis.call('HMGET', KEYS[1], 'status', 'retried', 'dedup_key', 'wait')
 local tombstone = redis.call('HGET', KEYS[10], ARGV[2])
 if not row[1] and not tombstone then
   return {'refused', 'no_row'}
+end
+if ARGV[7] ~= '' and row[1] then -- a holder deletes what it still holds, never what is another's by now (ledger L2, D1)
+  local fence = redis.call('MGET', KEYS[3], KEYS[4])
+  if fence[1] ~= ARGV[7] or fence[2] ~= string.match(ARGV[7], '^%d+') then
+    return {'refused', 'fence', fence[1] or ''}
+  end
 end
 if ARGV[4] == '0' and (row[1] == 'running' or redis.call('EXISTS', KEYS[2]) == 1) then
   return {'refused', 'running', row[1] or ''}

@@ -1,31 +1,16 @@
 -- One row as of one moment. A row that its indexes do not know is indexed again (ledger D4).
 -- KEYS 1 row, 2 lease, 3 cancel, 4 index. ARGV 1 with results and state 0|1, 2 id, 3 ns
 -- ok: (nothing without a row) | fields, lease, cancel, indexed again 0|1. refused: wrong_type
--- include: time
+-- include: indexed_again
 local CHUNK = 1000
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'hash' then
   return kind == 'none' and {'ok'} or {'refused', 'wrong_type', kind}
 end
 
--- A server that takes no writes now is still read: healing comes with a later read.
-local function indexed_again()
-  local facts = redis.call('HMGET', KEYS[1], 'status', 'created_at')
-  local of_status = ARGV[3] .. ':execution:index:' .. (facts[1] or '')
-  if not facts[1] or (redis.call('ZSCORE', KEYS[4], ARGV[2]) and redis.call('ZSCORE', of_status, ARGV[2])) then
-    return 0
-  end
-  local created = facts[2] or text(now_ms())
-  local done = redis.pcall('ZADD', KEYS[4], created, ARGV[2])
-  if type(done) ~= 'number' then
-    return 0
-  end
-  redis.pcall('ZADD', of_status, created, ARGV[2])
-  return 1
-end
-
 local function answer(fields)
-  return {'ok', fields, redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3]), indexed_again()}
+  local healed = indexed_again(KEYS[1], KEYS[4], ARGV[2], ARGV[3])
+  return {'ok', fields, redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3]), healed}
 end
 
 if ARGV[1] == '1' then

@@ -1,7 +1,7 @@
 -- A row with all it holds, and its fence, as of one moment. A row that its index does not know is indexed again (ledger D4).
 -- KEYS 1 row, 2 lease, 3 cancel, 4 fence, 5 tombstone, 6 index. ARGV 1 id, 2 tenant, 3 ns
 -- ok: (nothing without a row) | fields, lease, cancel, fence or '', indexed again 0|1. refused: wrong_type, tombstoned
--- include: time
+-- include: indexed_again
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'hash' and kind ~= 'none' then
   return {'refused', 'wrong_type', kind}
@@ -13,15 +13,7 @@ end
 if kind == 'none' then
   return {'ok'}
 end
-local healed = 0
-local facts = redis.call('HMGET', KEYS[1], 'status', 'created_at')
-if facts[1] and not redis.call('ZSCORE', KEYS[6], ARGV[1]) then
-  local created = facts[2] or text(now_ms())
-  redis.call('ZADD', KEYS[6], created, ARGV[1])
-  redis.call('ZADD', ARGV[3] .. ':execution:index:' .. facts[1], created, ARGV[1])
-  healed = 1
-end
 return {
   'ok', redis.call('HGETALL', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3]),
-  redis.call('GET', KEYS[4]) or '', healed,
+  redis.call('GET', KEYS[4]) or '', indexed_again(KEYS[1], KEYS[6], ARGV[1], ARGV[3]),
 }

@@ -1,6 +1,6 @@
 -- Ask for a continue or a retry (ledger S3, S4, S5, S13). Changes no state: begin judges anew and wakes.
 -- KEYS 1 row, 2 lease, 3 cancel, 4 tombstone, 5 wake stream, 6 g1wakeups, 7 nofail
--- ARGV 1 tenant, 2 continue|retry, 3 ns, 4.. carrier fields
+-- ARGV 1 tenant, 2 continue|retry, 3 ns of the flows, 4.. carrier fields
 -- ok: status, enqueued 0|1, reason it was not, detail (the lease; the key of a counter; the hash)
 -- refused: tombstoned (when, why), no_row, wrong_type
 -- include: lease
