@@ -41,6 +41,7 @@ class Take:
     ``adopt``: look at what is pending for this very consumer, however short it has been idle, and treat the lease of an
     earlier incarnation of this instance as dead. For the first rounds of a new process, until ``more_pending`` is
     False. ``in_hand`` names entries (``"q 1-0"``) that this process works on already, so that adopting skips them.
+    ``starts_first``: so many new starts are read before new wake-ups (``policy.turns``).
     """
 
     consumer: str
@@ -53,13 +54,14 @@ class Take:
     family: str = ""
     budget: str = ""
     in_hand: Sequence[str] = ()
+    starts_first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """``entries``: wake before queue, reclaimed before fresh. ``ghosts``: pending ids whose body was deleted, acked
-    now. ``leased``, ``other_family``, ``other_budget``: how many were skipped for it. ``more_pending``: ask again
-    soon."""
+    """``entries``: reclaimed before new, wake before queue but for ``starts_first``. ``ghosts``: pending ids whose body
+    was deleted, acked now. ``leased``, ``other_family``, ``other_budget``: how many were skipped for it.
+    ``more_pending``: ask again soon."""
 
     entries: list[Entry]
     cursors: tuple[str, str]
@@ -93,6 +95,7 @@ def take(keys: Keys, request: Take) -> Call[Taken]:
             keys.prefix,
             request.family,
             request.budget,
+            request.starts_first,
             *request.in_hand,
         ),
         "writer",

@@ -1,7 +1,8 @@
 """Takes carriers: as many as there are free executors and no more, only while the gate is open (ledger G5, R1).
 
-One call takes what can be reclaimed, then wake-ups, then starts. When there is nothing it waits in a blocking read on a
-connection of its own, while a timer on the writer connection goes on reclaiming (DECISIONS 4).
+One call takes what can be reclaimed, then wake-ups, then starts, which have their turn beside a backlog of wake-ups
+(``policy.turns``). When there is nothing it waits in a blocking read on a connection of its own, while a timer on the
+writer connection goes on reclaiming (DECISIONS 4).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from plaita.clock import boot_ms
+from plaita.policy import turns
 from plaita.policy.backoff import backoff_s
 from plaita.store import carriers
 from plaita.store.call import Answer, Refused, Unknown, Value
@@ -77,6 +80,8 @@ class Consumer:
         self._given_back: OrderedDict[str, None] = OrderedDict()
         self._more = False
         self._delivered = False
+        self._took_at = 0  # boot clock, ms
+        self._owed = 0  # to starts, see policy.turns
         self._failures = 0
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -100,9 +105,10 @@ class Consumer:
             if self._capacity() <= 0:
                 await self._wait(None)
                 continue
-            if self._delivered:
+            if self._delivered and boot_ms() - self._took_at < RECLAIM_EVERY_S * 1000:
                 # The blocking read has just brought something: another read, on its own connection, brings what
-                # else comes. A take here would stand between that carrier and its begin.
+                # else comes. A take here would stand between that carrier and its begin. But where reads never wait,
+                # only a take reclaims.
                 self._delivered = False
                 reading = self._under_way(self._read())
                 await self._wait(reading)
@@ -173,9 +179,12 @@ class Consumer:
     async def _take(self) -> int | None:
         """How many carriers were begun; None when Redis did not serve."""
         looks = self._looks
+        self._took_at = boot_ms()
+        places = self._capacity()
+        reserved = turns.starts_first(self._owed, places)
         request = Take(
             consumer=self._settings.consumer,
-            count=self._capacity(),
+            count=places,
             min_idle_ms=self._settings.claim_min_idle_ms,
             holder=self._settings.holder,
             adopt=self._adopting,
@@ -183,6 +192,7 @@ class Consumer:
             family=self._settings.config_family,
             budget=self._settings.budget_generation,
             in_hand=self._in_hand(),  # what waits for Redis in here may be idle for long: it is ours all the same
+            starts_first=reserved,
         )
         answer = await self._runner.run(carriers.take(self._keys, request))
         if not isinstance(answer, Value):
@@ -197,6 +207,9 @@ class Consumer:
         self._stats.add("ghosts_acked", taken.ghosts)
         self._stats.add("claim_guard_skipped", taken.leased)
         self._skipped(taken.other_family, taken.other_budget)
+        wakes = sum(entry.stream == "w" for entry in taken.entries)
+        starts = len(taken.entries) - wakes
+        self._owed = turns.owed_after(self._owed, reserved=reserved, wakes=wakes, starts=starts)
         for entry in taken.entries:
             if entry.reclaimed and not self._was_given_back(entry):
                 self._stats.add("reclaimed")
@@ -212,7 +225,8 @@ class Consumer:
         if isinstance(answer, Value):
             for entry in answer.value:
                 self._begin(entry)
-            self._delivered = bool(answer.value)
+            # What could not be begun is reclaimed by the next take, before it is read past.
+            self._delivered = bool(answer.value) and not any(self._is_given_back(entry) for entry in answer.value)
             return True
         if not (isinstance(answer, Refused) and answer.reason == "no_group"):
             self._failed("read", answer)
@@ -231,10 +245,11 @@ class Consumer:
                 self._given_back.popitem(last=False)
             self._give_back(entry)
 
+    def _is_given_back(self, entry: Entry) -> bool:
+        return f"{entry.stream} {entry.entry_id}" in self._given_back
+
     def _was_given_back(self, entry: Entry) -> bool:
         """By us, a moment ago, for want of an executor: nobody was lost, so there is nothing to tell."""
-        name = f"{entry.stream} {entry.entry_id}"
-        if name not in self._given_back:
-            return False
-        del self._given_back[name]
-        return True
+        found = self._is_given_back(entry)
+        self._given_back.pop(f"{entry.stream} {entry.entry_id}", None)
+        return found

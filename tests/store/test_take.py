@@ -51,6 +51,14 @@ def test_DECISIONS_6_wake_is_read_first(world):
     assert ids(world.take(9)) == starts[1:]
 
 
+def test_starts_first_keeps_places_for_starts_and_no_more(world):
+    starts = [add(world) for _ in range(3)]
+    wakes = [add(world, "w") for _ in range(4)]
+    assert ids(world.take(4, starts_first=1)) == [starts[0], *wakes[:3]]
+    assert ids(world.take(2, starts_first=2)) == starts[1:]
+    assert ids(world.take(2, starts_first=2)) == wakes[3:]  # what no start takes is for wake-ups
+
+
 def test_no_more_than_count_over_reclaim_and_both_streams(world):
     """KNOWN-TROUBLE 65: never more than the free slots."""
     for _ in range(4):

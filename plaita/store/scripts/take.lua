@@ -1,7 +1,8 @@
 -- Reclaim a page of what is pending, then read what is new; `count` entries in all (ledger Q2, DECISIONS 4).
 -- KEYS 1 wake, 2 queue
 -- ARGV 1 group, 2 consumer, 3 count, 4 min idle ms, 5 holder, 6 adopt 0|1, 7 page, 8 cursor of wake, 9 cursor of queue,
---      10 prefix, 11 config family or '', 12 budget generation or '', 13.. entries in hand ('q 1-0')
+--      10 prefix, 11 config family or '', 12 budget generation or '', 13 how many new starts go before new wake-ups,
+--      14.. entries in hand ('q 1-0')
 -- ok: entries {q|w, id, delivered, reclaimed 0|1, fields}, cursors, ghosts, more pending 0|1, skipped: leased, of another family, of another budget
 -- include: key_part
 -- include: lease
@@ -10,7 +11,7 @@ local ADOPT, PAGE = ARGV[6] == '1', tonumber(ARGV[7])
 local INSTANCE = string.match(HOLDER, '^(.*)/')
 local room = tonumber(ARGV[3])
 local in_hand, entries, ghosts, leased, more, other_family, other_budget = {}, {}, 0, 0, 0, 0, 0
-for i = 13, #ARGV do
+for i = 14, #ARGV do
   in_hand[ARGV[i]] = true
 end
 
@@ -106,11 +107,12 @@ local function reclaim_page(letter, stream, cursor)
   return cursor
 end
 
-local function read_new(letter, stream)
-  if room <= 0 then
+local function read_new(letter, stream, most)
+  local count = math.min(most, room)
+  if count <= 0 then
     return
   end
-  local reply = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', room, 'STREAMS', stream, '>')
+  local reply = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', count, 'STREAMS', stream, '>')
   for _, entry in ipairs(reply and reply[1] and reply[1][2] or {}) do
     entries[#entries + 1] = {letter, entry[1], 1, 0, entry[2]}
     room = room - 1
@@ -120,7 +122,8 @@ end
 local wake_cursor = reclaim_page('w', KEYS[1], ARGV[8])
 local queue_cursor = reclaim_page('q', KEYS[2], ARGV[9])
 if not (ADOPT and more == 1) then -- what is delivered now must not be met again by the rest of the adopting
-  read_new('w', KEYS[1])
-  read_new('q', KEYS[2])
+  read_new('q', KEYS[2], tonumber(ARGV[13]))
+  read_new('w', KEYS[1], room)
+  read_new('q', KEYS[2], room)
 end
 return {'ok', entries, wake_cursor, queue_cursor, ghosts, more, leased, other_family, other_budget}
