@@ -1,0 +1,480 @@
+"""Ledger D1, D2, D3: what was deleted comes back by no road, on no day of the 30 after it, nor on those after.
+
+The server's clock is not touched. A day after the delete is made by what would be there on it: a tombstone and a
+generation with the time they would have left (none: gone), and carriers with the times they would have. Each cell of
+road x day has an execution of its own; one supervisor meets all of them.
+
+The known limit is here too, by name: a start that brings its own input along, made after the delete, that waits out the
+tombstone (``test_D2_the_known_limit``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hosts import World, until
+
+from plaita import jsontext
+from plaita.clock import iso_utc, wall_ms
+from plaita.policy.carrier import resume_payload, start_payload
+from plaita.policy.copies import continue_copy, same_body, timer_carrier
+from plaita.policy.dead_letter import envelope
+from plaita.store import delayed, executions
+from plaita.store.executions import Begin, Begun, Finish, Suspend
+from plaita.testing.server import raw
+
+DAY = 86_400_000
+LIMIT = 30 * DAY
+BORDER = 30 - 4_000 / DAY  # the tombstone ends while the test looks on
+DAYS = (*range(30), BORDER, 30, 31)
+FLAGS: dict[str, Any] = {
+    "executors": 2, "preload": ["crashing", "waiting"], "lease_ttl_seconds": 600, "claim_min_idle_ms": 1000,
+}  # fmt: skip
+IDLE = 100_000_000
+TOMBSTONE_MS = LIMIT
+
+
+@dataclass
+class Sent:
+    """A carrier of the past: the time its entry was added, its stream and its fields."""
+
+    at: int
+    stream: str
+    fields: list[tuple[str, bytes | str]]
+
+
+@dataclass
+class Cell:
+    """One execution, deleted so many days ago. ``stays``: its row as a backup brought it back."""
+
+    world: World
+    road: str
+    day: float
+    execution_id: str
+    deleted_at: int
+    sent: list[Sent] = field(default_factory=list)
+    stays: bytes | None = None
+
+    # -- what came before the delete ------------------------------------------------------------
+
+    def lives(self) -> None:
+        """Started: a row that is pending. Its carrier is taken away, so that the road alone brings one."""
+        call = executions.Start(self.execution_id, "noted", b"{}", b"{}")
+        message = self.world.do(executions.start(self.world.keys, call)).message_id
+        self.world.do(raw("XDEL", self.world.keys.queue, message))
+
+    def held(self) -> Begun:
+        """Begun by a holder who is not a supervisor here."""
+        request = Begin(self.execution_id, "elsewhere/1", "n1", 600_000, "w", "1-1", 5)
+        return self.world.do(executions.begin(self.world.keys, request))
+
+    def suspended(self) -> None:
+        begun = self.held()
+        timer = timer_carrier({}, "1-1", execution_id=self.execution_id, flow_id="noted", tenant_id="default", wait="1")
+        self.world.do(
+            executions.suspend(
+                self.world.keys,
+                Suspend(
+                    self.execution_id, begun.token, 1, "a", b"{}", b"{}", "go", "", None, 60 * DAY, timer, "w",
+                    "1-1",
+                ),
+            )
+        )  # fmt: skip
+
+    def ended(self, status: Any) -> None:
+        begun = self.held()
+        end = Finish(self.execution_id, begun.token, 1, status, "w", "1-1", LIMIT, error=b"{}")
+        self.world.do(executions.finish(self.world.keys, end))
+
+    # -- the delete ---------------------------------------------------------------------------------
+
+    def deleted(self) -> None:
+        call = executions.delete(self.world.keys, self.execution_id, "gone", force=True, tombstone_ttl_ms=TOMBSTONE_MS)
+        self.world.do(call)
+        self.days_pass()
+
+    def days_pass(self) -> None:
+        """Tombstone and generation as they would be on this day."""
+        keys, left = self.world.keys, self.deleted_at + TOMBSTONE_MS - wall_ms()
+        tombstone, generation = keys.tombstone(self.execution_id), keys.fencegen(self.execution_id)
+        if left <= 0:
+            self.world.do(raw("DEL", tombstone, generation))
+            return
+        self.world.do(raw("HSET", tombstone, "default", f"{self.deleted_at} gone"))
+        for key in (tombstone, generation):
+            self.world.do(raw("PEXPIRE", key, left))
+
+    # -- the road -------------------------------------------------------------------------------------
+
+    def send(self, payload: dict[str, Any] | bytes, stream: str = "q", at: int | None = None, **fields: str) -> None:
+        """``at`` None: of the very millisecond of the delete, the youngest that a carrier from before it can be."""
+        body = payload if isinstance(payload, bytes) else jsontext.dumps(payload)
+        self.sent.append(Sent(self.deleted_at if at is None else at, stream, [("payload", body), *fields.items()]))
+
+    def foreign(self, **said: Any) -> dict[str, Any]:
+        return {"type": "start", "flow_id": "noted", "execution_id": self.execution_id, "params": {"x": 1}} | said
+
+    def resume(self, kind: str, **said: Any) -> bytes:
+        return resume_payload(
+            execution_id=self.execution_id, flow_id="noted", resume_type=kind, tenant_id="default", timestamp="", **said
+        )
+
+    def past_fields(self) -> dict[bytes, bytes]:
+        return {b"first_enqueued_at": str(self.deleted_at).encode()}
+
+    def delay(self, fields: list[tuple[str, bytes | str]], stream: str) -> None:
+        self.world.do(delayed.put(self.world.keys, f"copy {self.execution_id}", 0, fields, stream=stream))
+
+    def restore(self, *names: str, dumps: dict[str, bytes]) -> None:
+        for name in names:
+            self.world.do(raw("RESTORE", name, 0, dumps[name], "REPLACE"))
+        self.stays = self.world.do(raw("DUMP", self.world.keys.row(self.execution_id)))
+
+
+Road = Callable[[Cell], None]
+ROADS: dict[str, Road] = {}
+
+
+def road(build: Road) -> Road:
+    ROADS[build.__name__] = build
+    return build
+
+
+# -- starts ---------------------------------------------------------------------------------------------
+
+
+@road
+def start_of_ours(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(
+        start_payload(
+            execution_id=cell.execution_id, flow_id="noted", version=None, tenant_id="default",
+            timestamp=iso_utc(cell.deleted_at) or "",
+        ),
+        execution_id=cell.execution_id,
+        tenant_id="default",
+    )  # fmt: skip
+
+
+@road
+def foreign_start(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(cell.foreign())
+
+
+@road
+def foreign_start_that_ran(cell: Cell) -> None:
+    cell.lives()
+    cell.ended("completed")
+    cell.deleted()
+    cell.send(cell.foreign())
+
+
+@road
+def foreign_start_with_a_time_ahead(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(cell.foreign(timestamp=(wall_ms() + DAY) / 1000))
+
+
+@road
+def foreign_start_copied_today(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(cell.foreign(), at=wall_ms(), first_enqueued_at=str(cell.deleted_at))
+
+
+@road
+def foreign_start_sent_again_today_with_its_own_time(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(cell.foreign(timestamp=iso_utc(cell.deleted_at)), at=wall_ms())
+
+
+@road
+def foreign_start_with_a_dedup_key(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.world.do(raw("SET", cell.world.keys.start_dedup(f"k-{cell.execution_id}"), cell.execution_id))
+    cell.send(cell.foreign(dedup_key=f"k-{cell.execution_id}"))
+
+
+@road
+def foreign_start_handed_over(cell: Cell) -> None:
+    """A delayed copy, as for a host that it names or a quota: the very payload, its first time with it."""
+    cell.lives()
+    cell.deleted()
+    source = {b"payload": jsontext.dumps(cell.foreign())}
+    cell.delay(same_body(source, f"{cell.deleted_at}-0", {}), "q")
+
+
+@road
+def foreign_start_without_an_id(cell: Cell) -> None:
+    """Its id comes from the entry's: the same one each time it is delivered."""
+    cell.send({"type": "start", "flow_id": "noted", "params": {"x": 1}})
+
+
+# -- resumes --------------------------------------------------------------------------------------------
+
+
+def resumes(kind: str, today: bool) -> Road:
+    def build(cell: Cell) -> None:
+        cell.lives()
+        if kind in ("event", "timeout"):
+            cell.suspended()
+        if kind == "retry":
+            cell.ended("error")
+        cell.deleted()
+        said = {"wait": "1", "data": {"a": 1}} if kind in ("event", "timeout") else {}
+        cell.send(cell.resume(kind, **said), "w", at=wall_ms() if today else None)
+
+    return build
+
+
+for _kind in ("continue", "retry", "event", "timeout", "cancel"):
+    ROADS[_kind] = resumes(_kind, today=False)
+    ROADS[f"{_kind}_of_today"] = resumes(_kind, today=True)
+
+
+@road
+def cancel_with_its_flag(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.world.do(raw("SET", cell.world.keys.cancel(cell.execution_id), "stop"))
+    cell.send(cell.resume("cancel"), "w")
+
+
+@road
+def delayed_retry(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.delay(
+        continue_copy(
+            cell.past_fields(), f"{cell.deleted_at}-0", execution_id=cell.execution_id, flow_id="noted",
+            tenant_id="default",
+        ),
+        "w",
+    )  # fmt: skip
+
+
+@road
+def timer_of_a_wait_of_60_days(cell: Cell) -> None:
+    """A timer that came back with a backup of the delayed records; its age would start when it is due."""
+    keys = cell.world.keys
+    cell.lives()
+    cell.suspended()
+    member = f"wait {keys.ns} {cell.execution_id} 1"
+    body = cell.world.do(raw("HGET", keys.delayed_body, member))
+    cell.deleted()
+    assert cell.world.do(raw("ZSCORE", keys.delayed, member)) is None
+    cell.world.do(raw("HSET", keys.delayed_body, member, body))
+    cell.world.do(raw("ZADD", keys.delayed, 1, member))
+
+
+# -- dead letters -----------------------------------------------------------------------------------------
+
+
+@road
+def malformed_carrier(cell: Cell) -> None:
+    """It goes to the dead letters, and the guard gives no recovery copy."""
+    cell.lives()
+    cell.deleted()
+    cell.send({"type": "resume", "execution_id": cell.execution_id, "resume_type": "nonsense"}, "w")
+
+
+@road
+def carrier_of_a_newer_schema(cell: Cell) -> None:
+    cell.lives()
+    cell.deleted()
+    cell.send(cell.foreign(), schema_version="99")
+
+
+@road
+def recovery_copy(cell: Cell) -> None:
+    """Made by the guard just before the delete."""
+    cell.lives()
+    cell.deleted()
+    copy = continue_copy(
+        cell.past_fields(), f"{cell.deleted_at}-0", execution_id=cell.execution_id, flow_id="noted", tenant_id="default"
+    )
+    cell.sent.append(Sent(wall_ms(), "w", copy))
+
+
+def replayed(force: bool) -> Road:
+    def build(cell: Cell) -> None:
+        from plaita.client.replaying import Manner, Wanted
+
+        keys = cell.world.keys
+        cell.lives()
+        cell.deleted()
+        source = {b"payload": jsontext.dumps(cell.foreign())}
+        letter = envelope(
+            reason="why", cause="no_flow", source_stream=keys.queue, source_id=f"{cell.deleted_at}-0", fields=source,
+            schema_version=1, dead_lettered_at_ms=wall_ms(), attempts=1, execution_id=cell.execution_id,
+            tenant_id="default",
+        )  # fmt: skip
+        words = [word for pair in letter for word in pair]
+        dlq_id = cell.world.do(raw("XADD", keys.dead_letters, "*", *words)).decode()
+        answer = cell.world.client.replay_dead_letters(Wanted([dlq_id]), Manner(force=force))
+        [(outcome, _)] = answer["outcomes"].items()
+        expected = {"execution_deleted"}
+        if cell.day >= BORDER:
+            expected |= {"replayed"} if force else {"too_old"}
+        if cell.day >= 30:
+            expected -= {"execution_deleted"}
+        assert outcome in expected, (cell.day, outcome)
+
+    return build
+
+
+ROADS["dlq_replay"] = replayed(force=False)
+ROADS["dlq_replay_forced"] = replayed(force=True)
+
+
+# -- dedup hits, and keys out of a backup -------------------------------------------------------------------
+
+
+@road
+def dedup_hit_of_its_key(cell: Cell) -> None:
+    """Another start has its dedup key, whose claim is still there: that one begins anew, the deleted one does not."""
+    cell.lives()
+    cell.deleted()
+    cell.world.do(raw("SET", cell.world.keys.start_dedup(f"k-{cell.execution_id}"), cell.execution_id))
+    other = cell.foreign(execution_id=f"other.{cell.execution_id}", dedup_key=f"k-{cell.execution_id}")
+    cell.send(other, at=wall_ms())
+
+
+def restored(stage: str, kind: str, indexed: bool) -> Road:
+    def build(cell: Cell) -> None:
+        keys = cell.world.keys
+        cell.lives()
+        if stage == "suspended":
+            cell.suspended()
+        elif stage == "running":
+            cell.held()
+        elif stage == "error":
+            cell.ended("error")
+        names = [keys.row(cell.execution_id)]
+        dumps = {name: cell.world.do(raw("DUMP", name)) for name in names}
+        cell.deleted()
+        cell.restore(*names, dumps=dumps)
+        if indexed:
+            cell.world.do(raw("ZADD", keys.index(), cell.deleted_at, cell.execution_id))
+            cell.world.do(raw("ZADD", keys.index(stage), cell.deleted_at, cell.execution_id))
+        cell.send(cell.resume(kind) if kind != "start" else cell.foreign(), "w" if kind != "start" else "q")
+
+    return build
+
+
+for _stage, _of in (
+    ("pending", "start"), ("pending", "continue"), ("running", "continue"), ("running", "cancel"),
+    ("suspended", "event"), ("suspended", "timeout"), ("error", "retry"), ("error", "start"),
+):  # fmt: skip
+    ROADS[f"restored_{_stage}_row_and_{_of}"] = restored(_stage, _of, indexed=False)
+ROADS["restored_suspended_row_with_its_index_and_event"] = restored("suspended", "event", indexed=True)
+
+
+# -- all of them -----------------------------------------------------------------------------------------------
+
+
+def add_all(world: World, sent: list[Sent]) -> list[str]:
+    """The entries of the past, the oldest first, as a stream must have them."""
+    world.do(raw("DEL", world.keys.queue, world.keys.wake))
+    added = []
+    for number, one in enumerate(sorted(sent, key=lambda one: one.at)):
+        words = [word for pair in one.fields for word in pair]
+        name = world.keys.stream(one.stream)
+        added.append((id(one), world.do(raw("XADD", name, f"{one.at}-{number}", *words)).decode()))
+    found = dict(added)
+    for letter in "qw":
+        world.do(raw("XGROUP", "CREATE", world.keys.stream(letter), world.keys.group, "0", "MKSTREAM"))
+    return [found[id(one)] for one in sent]
+
+
+def deliver_to_the_dead(world: World) -> None:
+    """All of them were delivered to somebody who is gone since."""
+    for letter in "qw":
+        name, group = world.keys.stream(letter), world.keys.group
+        reply = world.do(raw("XREADGROUP", "GROUP", group, "dead", "COUNT", 100_000, "STREAMS", name, ">"))
+        entries = [entry[0] for entry in reply[0][1]]
+        for entry in entries:
+            world.do(raw("XCLAIM", name, group, "dead", 0, entry, "IDLE", IDLE, "JUSTID"))
+
+
+def quiet(world: World) -> bool:
+    stats = world.stats()
+    due = world.do(raw("ZRANGEBYSCORE", world.keys.delayed, "-inf", wall_ms()))
+    return all(one.length == one.pending == 0 for one in stats.streams) and not due
+
+
+def lines(world: World) -> Counter[str]:
+    file = world.folder / "lines"
+    return Counter(line.split()[0] for line in file.read_text().splitlines()) if file.exists() else Counter()
+
+
+def store_flow(world: World) -> None:
+    world.chain("noted", {"type": "t_noted", "id": "a", "file": str(world.folder / "lines")})
+
+
+def build(world: World, name: str, day: float) -> Cell:
+    execution_id = f"{name}.{day:.5f}".replace("_", "-")
+    cell = Cell(world, name, day, execution_id, wall_ms() - int(day * DAY))
+    ROADS[name](cell)
+    return cell
+
+
+def is_back(cell: Cell, ran: Counter[str]) -> bool:
+    keys = cell.world.keys
+    row = cell.world.do(raw("DUMP", keys.row(cell.execution_id)))
+    if ran[cell.execution_id] or row != cell.stays:
+        return True
+    others = cell.world.do(raw("EXISTS", keys.lease(cell.execution_id), keys.fence(cell.execution_id)))
+    indexed = cell.world.do(raw("ZSCORE", keys.index("running"), cell.execution_id))
+    return bool(others) or (indexed is not None and cell.stays is None)
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_D2_a_deleted_execution_does_not_come_back_by_any_road_on_any_day(world: World, redelivered: bool) -> None:
+    store_flow(world)
+    cells = [build(world, name, day) for name in ROADS for day in DAYS]
+    sent = [one for cell in cells for one in cell.sent]
+    replays = world.do(raw("XRANGE", world.keys.queue, "-", "+"))  # what forced replays have enqueued
+    for _, flat in replays:
+        pairs = list(zip([word.decode() for word in flat[::2]], flat[1::2], strict=True))
+        sent.append(Sent(wall_ms(), "q", pairs))
+    ids = add_all(world, sent)
+    for cell in cells:
+        if cell.road == "foreign_start_without_an_id":
+            entry_id = ids[next(at for at, one in enumerate(sent) if one is cell.sent[0])]
+            cell.execution_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{world.keys.queue}:{entry_id}"))
+            cell.lives()
+            cell.deleted()
+    if redelivered:
+        deliver_to_the_dead(world)
+    supervisor = world.serving(**FLAGS)
+    until(lambda: quiet(world), "a quiet queue", 120)
+    ran = lines(world)
+    back = {}
+    for cell in cells:
+        if is_back(cell, ran):
+            back.setdefault(cell.road, []).append(cell.day)
+    assert back == {}
+    # the dedup key of a deleted execution is free for another
+    others = {f"other.{cell.execution_id}" for cell in cells if cell.road == "dedup_hit_of_its_key"}
+    assert set(ran) == others
+    counters = supervisor.status()["counters"]  # type: ignore[index]
+    assert counters["finished"] == len(others)
+    # no recovery copy, no retry, nothing else was made of them
+    assert counters["delayed_promoted"] == sum(
+        cell.road in ("foreign_start_handed_over", "delayed_retry") for cell in cells
+    )
+    letters = world.stats().dlq_length
+    assert letters == sum(cell.road in ("dlq_replay", "dlq_replay_forced", "malformed_carrier",
+                                        "carrier_of_a_newer_schema") for cell in cells)  # fmt: skip
