@@ -30,11 +30,13 @@ from plaita.jsontext import JSONTextError
 from plaita.nodes.announcing import StepCallbacks
 from plaita.nodes.base import Node, enter
 from plaita.nodes.builtin import PURE_NODES
-from plaita.nodes.callbacks import Callbacks, registered_callbacks
+from plaita.nodes.callbacks import Callbacks, registered_callbacks, report_to_stderr
 from plaita.nodes.execution import Execution
 from plaita.unix.title import set_title
 
 PROGRESS_INTERVAL_S = 0.05
+CALLBACK_TIME_S = 1.0
+"""How long callbacks may tell of the end of a node that was killed at its limit."""
 _RETIRE_STOPPED = "stopped"
 
 
@@ -116,8 +118,7 @@ class StepRunner:
                 event=event,
             )
             if told is not None:
-                finished = outcome
-                self._armed(lambda: told.after(finished), even_if_asked=True)
+                self._tell_after(told, run, outcome)
         except StepStopped:
             outcome = None
         finally:
@@ -147,6 +148,18 @@ class StepRunner:
             visit=run.visit,
             attempt=run.attempt,
         )
+
+    def _tell_after(self, told: StepCallbacks, run: Run, outcome: Outcome) -> None:
+        if run.action != "timed_out":
+            self._armed(lambda: told.after(outcome), even_if_asked=True)
+            return
+        # The step's time was up before this one began, so the supervisor sets it no limit. One that hangs here is left
+        # behind, and the executor is replaced for its thread.
+        thread = threading.Thread(target=told.after, args=(outcome,), name="plaita-callbacks", daemon=True)
+        thread.start()
+        thread.join(CALLBACK_TIME_S)
+        if thread.is_alive():
+            report_to_stderr(f"callbacks of node {run.node_id} did not return in {CALLBACK_TIME_S} s: left behind")
 
     def _armed(self, tell: Callable[[], None], *, even_if_asked: bool = False) -> None:
         """Run callbacks as node code is run: stopped by the signal. ``even_if_asked``: one that came just before does

@@ -36,7 +36,8 @@ def misbehave(event: Any) -> None:
         except BaseException:
             return
     if how == "ignore":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         note("hangs")
         time.sleep(600)
     if how == "thread":

@@ -116,6 +116,16 @@ def test_F7_one_that_ignores_the_signal_is_killed_with_its_step(told: Told) -> N
     assert told.executor.wait_exit().signal == signal.SIGKILL
 
 
+@pytest.mark.parametrize("how", ["hang", "ignore"])
+def test_F7_one_that_hangs_after_the_kill_of_its_node_is_left_behind(told: Told, how: str) -> None:
+    """Nobody limits this step from outside: its time was up before it began."""
+    flow = doing("os_exit", timeout=5, timeoutHandler={"strategy": "continue"})
+    answer = told.executor.run(flow, action="timed_out", execution_id=f"{how}-at-node_end")
+    assert answer.kind == "advanced"
+    assert "more threads" in (answer.retire or "")
+    until(lambda: "callbacks of node n0 did not return" in told.executor.stderr.text(), "it is told")
+
+
 def test_what_they_leave_behind_is_seen_after_steps_of_pure_nodes_too(told: Told) -> None:
     flow = chain({"type": "mock", "value": 1})
     assert told.executor.run(flow).retire is None
