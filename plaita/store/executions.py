@@ -227,7 +227,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
     """Lease, new fence token, row ``running``, ``lost`` + 1, all in one call (ledger L1, L2, S3 to S7, S13, S14).
 
     A suspended row begins when it was woken, when a cancel is asked for, or by an event or timeout; a row in ``error``
-    by a retry, which takes it back to its checkpoint.
+    by a retry, which takes it back to its checkpoint. Both only while the carrier itself is still in its stream.
 
     Refused: ``no_row``, ``terminal`` (status), ``leased`` (lease value), ``tombstoned``, ``wrong_type``,
     ``flow_conflict`` (the owner's flow); ``suspended``: this kind ends no wait; ``stale_wait`` (the wait there);
@@ -245,6 +245,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             keys.tombstone(request.execution_id),
             keys.delayed,
             keys.delayed_body,
+            keys.stream(request.stream),
             *(_foreign_keys(keys, foreign) if foreign else ()),
         ),
         (

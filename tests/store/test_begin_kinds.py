@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from plaita.store import executions
+from plaita.store import carriers, executions
 from plaita.store.call import Refused, Value
 from plaita.store.executions import ForeignStart, Retake
 
@@ -136,6 +136,26 @@ def test_L1_a_live_lease_comes_first_but_after_an_end(world, walk, kind: str, wa
 
 def fields(begun):
     return {name: getattr(begun, name) for name in begun.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("walk", "kind", "refusal"),
+    [
+        (error, "retry", Refused("terminal", "error")),
+        (suspended, "event", Refused("suspended")),
+        (suspended, "timeout", Refused("suspended")),
+        (suspended, "cancel", Refused("suspended")),
+    ],
+)
+def test_a_carrier_that_was_done_with_makes_nothing_run(world, walk, kind: str, refusal):
+    """A host that stood still may send its begin long after another one did all of it; if it died then, nothing would
+    be left that moves the execution."""
+    walk(world)
+    entry = entry_for(world)
+    world.do(carriers.ack(world.keys, entry.stream, entry.entry_id))
+    before = world.everything()
+    assert world.begin(entry, nonce="x", kind=kind) == refusal
+    assert world.everything() == before
 
 
 # -- waits ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 -- Take the lease of an execution for one carrier, and judge by the row what this carrier may do (ledger L1, L2, S3-S7, S14).
--- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 index, 7 tombstone, 8 delayed, 9 delayed bodies, and of a foreign
---      start: 10 flow versions, 11 flow meta, 12 dedup claim (where ARGV 17 is not '')
+-- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 index, 7 tombstone, 8 delayed, 9 delayed bodies, 10 stream of
+--      the carrier, and of a foreign start: 11 flow versions, 12 flow meta, 13 dedup claim (where ARGV 17 is not '')
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 tenant, 9 foreign 0|1, 10 flow, 11 version,
 --      12 input, 13 kind, 14 data or '', 15 event id or '', 16 wait or '', 17 dedup key or '', 18 dedup ttl ms,
 --      19 counter ttl ms, 20 ns
@@ -25,8 +25,8 @@ local resumes = KIND == 'event' or KIND == 'timeout'
 
 local tombstone = redis.call('HGET', KEYS[7], ARGV[8])
 if tombstone then
-  if ARGV[17] ~= '' and redis.call('GET', KEYS[12]) == ARGV[1] then
-    redis.call('DEL', KEYS[12])
+  if ARGV[17] ~= '' and redis.call('GET', KEYS[13]) == ARGV[1] then
+    redis.call('DEL', KEYS[13])
   end
   return {'refused', 'tombstoned', tombstone}
 end
@@ -37,7 +37,13 @@ if not status and ARGV[9] == '0' then
   return {'refused', 'no_row'}
 end
 
-local retries = status == 'error' and KIND == 'retry'
+-- What is over or waits has no other carrier than the one that now makes it run: that must be there. Who held it for
+-- long may come after it was done with.
+local function there()
+  return #redis.call('XRANGE', KEYS[10], ARGV[6], ARGV[6]) > 0
+end
+
+local retries = status == 'error' and KIND == 'retry' and there()
 local of_this = string.sub(KEYS[1], #BASE + 1)
 local wakeups = BASE .. 'g1wakeups:' .. of_this
 if status and TERMINAL[status] then
@@ -68,16 +74,18 @@ local now = text(now_ms())
 
 -- What a suspended row allows; returns a refusal or nil.
 local function leave_wait()
-  if not woken and KIND ~= 'cancel' and redis.call('EXISTS', KEYS[5]) == 0 then
-    if not resumes then
+  if not woken and redis.call('EXISTS', KEYS[5]) == 0 then
+    if not (resumes or KIND == 'cancel') or not there() then
       return {'refused', 'suspended'}
     end
-    if ARGV[16] ~= '' and ARGV[16] ~= (row[9] or '') then
+    if resumes and ARGV[16] ~= '' and ARGV[16] ~= (row[9] or '') then
       return {'refused', 'stale_wait', row[9] or ''}
     end
-    set('woken', KIND)
-    set('wake_data', ARGV[14] ~= '' and ARGV[14] or 'null')
-    set('wake_id', ARGV[15])
+    if resumes then
+      set('woken', KIND)
+      set('wake_data', ARGV[14] ~= '' and ARGV[14] or 'null')
+      set('wake_id', ARGV[15])
+    end
   end
   drop_timer(KEYS[8], KEYS[9], ARGV[20], ARGV[1], row[9])
   return nil
@@ -102,13 +110,13 @@ end
 -- A row for a start that came without one. Returns a refusal or nil.
 local function new_row()
   if ARGV[17] ~= '' then
-    local other = redis.call('GET', KEYS[12])
+    local other = redis.call('GET', KEYS[13])
     local found = other and other ~= ARGV[1] and redis.call('HGET', BASE .. execution_part(other), 'status')
     if found then
       return {'refused', 'dedup_hit', found .. ' ' .. other}
     end
   end
-  local version, hash = resolve(KEYS[10], KEYS[11], ARGV[11])
+  local version, hash = resolve(KEYS[11], KEYS[12], ARGV[11])
   if not version then
     return hash
   end
@@ -120,7 +128,7 @@ local function new_row()
   set('created_at', now)
   set('first_enqueued_at', now)
   if ARGV[17] ~= '' then
-    redis.call('SET', KEYS[12], ARGV[1], 'PX', ARGV[18])
+    redis.call('SET', KEYS[13], ARGV[1], 'PX', ARGV[18])
     set('dedup_key', ARGV[17])
   end
   return nil
