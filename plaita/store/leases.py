@@ -1,4 +1,4 @@
-"""Leases: what their value says, renewing all of them in one call, and the cancel flags read beside them.
+"""Leases: what their value says, renewing all of them in one call, and the cancel flags read and answered beside them.
 
 The lease of an execution is a string key with a TTL, decided by Redis alone (never by a host's clock). Its value names
 the holder, the fence token and the carrier, so that a refusal can be judged without another look (DECISIONS 1, 3).
@@ -127,4 +127,22 @@ def cancel_flags(keys: Keys, executions: Sequence[tuple[str, str]]) -> Call[list
         "keeper",
         True,
         lambda reply: [None if flag is None else text(flag) for flag in reply],
+    )
+
+
+def note_signalled(keys: Keys, executions: Sequence[tuple[str, str, str]]) -> Call[int]:
+    """Write into the rows of (tenant, execution id, token) triples that their running steps were told to stop
+    (DECISIONS 13); how many. Nothing is written where the token is not the row's any more, or the row does not run."""
+    names: list[str] = []
+    for tenant, execution_id, _ in executions:
+        of = keys.for_tenant(tenant)
+        names += (of.row(execution_id), of.fence(execution_id))
+    return Call(
+        "leases.note_signalled",
+        script("note_signalled"),
+        names,
+        [token for _, _, token in executions],
+        "keeper",
+        True,
+        lambda reply: int(reply[0]),
     )

@@ -49,11 +49,12 @@ class Commit:
 
 @dataclass(slots=True)
 class Committed:
-    """``done_before``: this very (token, step) was committed already. ``cancel``: a cancel is asked for.
+    """``done_before``: this very (token, step) was committed already. ``cancel``: a cancel is asked for, and why.
     ``lease_taken``: the lease had run out and was taken back, with its full time."""
 
     done_before: bool
     cancel: bool
+    cancel_reason: str = ""
     dlq_id: str = ""
     dlq_trimmed: int = 0
     lease_taken: bool = False
@@ -121,9 +122,10 @@ def _step_fields(
 
 
 def _parse_committed(reply: Sequence[Any]) -> Committed:
+    asked = (reply[1] is not None, text(reply[1]))
     if len(reply) == 2:
-        return Committed(reply[0] == 1, reply[1] == 1, lease_taken=reply[0] == 2)
-    return Committed(reply[0] == 1, reply[1] == 1, text(reply[2]), int(reply[3]))
+        return Committed(reply[0] == 1, *asked, lease_taken=reply[0] == 2)
+    return Committed(reply[0] == 1, *asked, text(reply[2]), int(reply[3]))
 
 
 # -- suspend --------------------------------------------------------------------------------------

@@ -218,7 +218,6 @@ def reap(keys: Keys, row: Stale, error: bytes, timing: bytes | None, retention_m
             keys.lease(execution_id),
             keys.cancel(execution_id),
             keys.noderetry(execution_id, None),
-            keys.of_execution("noderefetch", execution_id),
             keys.fence(execution_id),
             keys.fencegen(execution_id),
             keys.of_execution("nofail", execution_id),

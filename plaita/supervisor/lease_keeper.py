@@ -240,9 +240,13 @@ class LeaseKeeper:
             )
             if not isinstance(answer, Value):
                 continue  # seen again in a second; a commit answers the flag too
+            told = []
             for held, reason in zip(running, answer.value, strict=True):
                 if reason is not None and held.cancel is None:
                     held.cancel = reason
                     logs.info("cancel.seen", execution_id=held.execution_id, node_id=held.node_id)
                     if held.running:
                         self._ask(held, "cancel", None)
+                        told.append((held.tenant_id, held.execution_id, held.token))
+            if told:  # for those who ask how far it is; nothing depends on it
+                await self._runner.run(leases.note_signalled(self._keys, told))

@@ -181,7 +181,7 @@ class Settler:
             held.lease = lease.times(boot_ms() - ttl_ms, ttl_ms)
         held.lease_lost = False
         if reply.cancel and held.cancel is None:
-            held.cancel = "cancelled"
+            held.cancel = reply.cancel_reason or "cancelled"
         held.timings[held.node_id] = NodeTiming(held.order, held.attempt, held.visit, answer.started_ms, open=False)
         held.step += 1
         held.active_ms += elapsed_ms

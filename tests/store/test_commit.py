@@ -126,8 +126,8 @@ def test_a_terminal_row_is_left_alone(world, status: str):
 def test_DECISIONS_13_a_commit_tells_of_a_cancel(world):
     _, begun = world.running()
     world.do(executions.request_cancel(world.keys, "e", "why", b"{}"))
-    assert world.commit(begun) == Value(Committed(False, True))
-    assert world.commit(begun) == Value(Committed(True, True))
+    assert world.commit(begun) == Value(Committed(False, True, "why"))
+    assert world.commit(begun) == Value(Committed(True, True, "why"))
 
 
 def test_S11_success_clears_this_nodes_counter_only(world):

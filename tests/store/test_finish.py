@@ -23,7 +23,7 @@ def test_finish_settles_everything(world, status: str):
     keys = world.keys
     world.raw("SET", keys.cancel("e"), "why")
     entry, _, answer = ended(world, status=status, error=b'{"code":1}', active_ms_delta=4, cancel_reason="why")
-    assert answer == Value(Committed(False, True))
+    assert answer == Value(Committed(False, True, "why"))
     row = world.row()
     wanted = {
         "status": status.encode(),
@@ -80,7 +80,9 @@ def counters(world):
     return names
 
 
-@pytest.mark.parametrize(("status", "kept"), [("completed", []), ("cancelled", []), ("error", ["nofail", "g1wakeups"])])
+@pytest.mark.parametrize(
+    ("status", "kept"), [("completed", []), ("cancelled", []), ("error", ["noderefetch", "nofail", "g1wakeups"])]
+)
 def test_S13_counters_go_except_those_that_a_later_retry_asks(world, status: str, kept: list[str]):
     entry, begun = world.running()
     for name in counters(world):
@@ -89,7 +91,7 @@ def test_S13_counters_go_except_those_that_a_later_retry_asks(world, status: str
     world.finish(begun, entry, 1, status=status)
     left = [name for name in counters(world) if world.raw("EXISTS", name)]
     assert left == [world.keys.of_execution(word, "e") for word in kept]
-    assert all(world.raw("PTTL", name) > 0 for name in left)
+    assert all(world.raw("PTTL", name) > 0 for name in left if "noderefetch" not in name)  # that has its own end
     assert "retried" not in world.row()
 
 

@@ -73,6 +73,39 @@ def test_tenants_side_by_side(world):
     assert world.run(leases.cancel_flags(world.keys, asked)) == Value([None, "stop"])
 
 
+def test_DECISIONS_13_that_a_step_was_told_to_stop_stands_in_its_row_once(world):
+    _, begun = world.running()
+    triples = [("default", "e", begun.token), ("acme", "e", begun.token), ("default", "gone", "1:x")]
+    assert world.do(leases.note_signalled(world.keys, triples)) == 1
+    first = world.row()["cancel_signalled_at"]
+    world.raw("HSET", world.keys.row("e"), "cancel_signalled_at", "17")
+    assert (int(first) > 0, world.do(leases.note_signalled(world.keys, triples))) == (True, 1)
+    assert world.row()["cancel_signalled_at"] == b"17"
+
+
+@pytest.mark.parametrize("spoil", ["token", "over", "suspended"])
+def test_DECISIONS_13_what_does_not_run_under_the_token_is_told_nothing(world, spoil: str):
+    entry, begun = world.running()
+    token = begun.token
+    if spoil == "token":
+        token = "1:other"
+    elif spoil == "over":
+        world.finish(begun, entry, 1)
+    else:
+        world.raw("HSET", world.keys.row("e"), "status", "suspended")
+    before = world.everything()
+    assert world.do(leases.note_signalled(world.keys, [("default", "e", token)])) == 0
+    assert world.everything() == before
+
+
+@pytest.mark.parametrize("status", ["completed", "error", "cancelled"])
+def test_DECISIONS_13_a_signal_that_came_too_late_is_forgotten(world, status: str):
+    entry, begun = world.running()
+    world.do(leases.note_signalled(world.keys, [("default", "e", begun.token)]))
+    world.finish(begun, entry, 1, status=status)
+    assert ("cancel_signalled_at" in world.row()) == (status == "cancelled")
+
+
 def test_no_renewals_is_an_empty_answer(world):
     assert renew(world) == []
 

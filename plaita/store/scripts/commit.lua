@@ -1,14 +1,14 @@
 -- Save one step. The hot path: four calls, and nothing that grows with the steps before (ledger F9).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry of this node
 -- ARGV 1 token, 2 step, 3 lease ttl ms, 4 lease value, 5 active ms delta, 6 key part of the node, 7.. fields of this step
--- ok: 0, 1 done before or 2 the lease was taken back, cancel 0|1. refused: see lib/settle
+-- ok: 0, 1 done before or 2 the lease was taken back, the reason of a cancel or nil. refused: see lib/settle
 -- include: settle
 -- include: retried
 local refusal, row, flags, done = check('commit', ARGV[4])
 if refusal then
   return refusal
 end
-local cancel = flags[4] and 1 or 0
+local cancel = flags[4]
 if done then
   return {'ok', 1, cancel}
 end
