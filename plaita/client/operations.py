@@ -205,7 +205,12 @@ def load(keys: Keys, execution: str) -> Operation[executions.Row | None]:
         row = yield from ask(executions.load(keys, execution))
     except RefusedError as error:
         refused(
-            error, {"wrong_type": f"the key of execution {execution!r} holds a {error}, which no plaita wrote there"}
+            error,
+            {
+                "wrong_type": f"the key of execution {execution!r} holds a {error}, which no plaita wrote there",
+                "tombstoned": f"execution {execution!r} was deleted; its row came back with a backup and counts for "
+                "nothing: delete it again",
+            },
         )
     if row is not None and row.indexed_again:
         _log.warning("execution %s stood in no index; it is indexed again", execution)

@@ -74,6 +74,11 @@ class Ruling:
     age_ms: int | None = None
 
 
+def too_old_after_ms(first_enqueued: int | None, max_age_ms: int) -> int | None:
+    """The last moment at which a carrier is young enough; None where nothing limits it."""
+    return None if first_enqueued is None or max_age_ms <= 0 else first_enqueued + max_age_ms
+
+
 def judge(first_enqueued: int | None, now_ms: int, max_age_ms: int) -> Ruling:
     """``max_age_ms`` 0 is no limit. A carrier from the future (by a clock that is wrong) has age 0."""
     age = None if first_enqueued is None else max(0, now_ms - first_enqueued)

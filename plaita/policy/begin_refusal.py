@@ -34,6 +34,7 @@ _RULINGS: dict[str, Ruling] = {
         Settle.ACK, "it failed in a row as often as it may in ways that no retry changes; see the named key"
     ),
     "tombstoned": Ruling(Settle.ACK, "the execution was deleted"),
+    "too_old": Ruling(Settle.ACK, "a start older than the age limit begins nothing"),
     "no_row": Ruling(Settle.POISON, "the execution has no row: deleted, expired, or never here"),
     "flow_conflict": Ruling(Settle.POISON, "the execution id belongs to another flow; its row is untouched"),
     "wrong_type": Ruling(Settle.DEAD_LETTER, "the key of the row holds another type of value; it is left as it is"),

@@ -145,13 +145,15 @@ def _parse_started(reply: Sequence[Any]) -> Started:
 class ForeignStart:
     """What a start carrier of another producer says; it has no row yet (DECISIONS 15).
 
-    ``dedup_key``: claimed for the id before the row, for 7 days (ledger S2).
+    ``dedup_key``: claimed for the id before the row, for 7 days (ledger S2). ``too_old_after_ms``: by server time, when
+    it is too old to make a row (D3); None for never.
     """
 
     flow_id: str
     version: str
     input: bytes
     dedup_key: str | None = None
+    too_old_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
     ``flow_conflict`` (the owner's flow); ``suspended``: this kind ends no wait; ``stale_wait`` (the wait there);
     ``no_checkpoint``: an event or timeout for a row that has not begun; ``g1_wakeups_exhausted`` and
     ``deterministic_failure_exhausted`` (the counter's key) for a retry; for a foreign start ``no_flow``,
-    ``no_version`` and ``dedup_hit`` (status and id of the execution that holds the dedup key).
+    ``no_version``, ``too_old`` and ``dedup_hit`` (status and id of the execution that holds the dedup key).
     """
     foreign = request.foreign
     return Call(
@@ -269,6 +271,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             DEDUP_TTL_MS,
             WAKEUPS_TTL_MS,
             keys.ns,
+            "" if foreign is None or foreign.too_old_after_ms is None else foreign.too_old_after_ms,
         ),
         lane_for(foreign.input) if foreign else "writer",
         True,

@@ -73,7 +73,8 @@ class Deleted:
 def load(keys: Keys, execution_id: str, *, results: bool = False) -> Call[Row | None]:
     """The row, its lease and its cancel flag as of one moment; None without a row. With ``results`` everything.
 
-    A row whose index member is missing is indexed again and says so (ledger D4). Refused: ``wrong_type`` (the type).
+    A row whose index member is missing is indexed again and says so (ledger D4). Refused: ``wrong_type`` (the type),
+    ``tombstoned`` (when, why): a row that a backup brought back stays deleted (D2).
     """
 
     def parse(reply: Sequence[Any]) -> Row | None:
@@ -82,8 +83,14 @@ def load(keys: Keys, execution_id: str, *, results: bool = False) -> Call[Row | 
     return Call(
         "executions.load",
         script("load"),
-        (keys.row(execution_id), keys.lease(execution_id), keys.cancel(execution_id), keys.index()),
-        (int(results), execution_id, keys.ns),
+        (
+            keys.row(execution_id),
+            keys.lease(execution_id),
+            keys.cancel(execution_id),
+            keys.index(),
+            keys.tombstone(execution_id),
+        ),
+        (int(results), execution_id, keys.ns, keys.tenant or DEFAULT_TENANT),
         "bulk" if results else "writer",
         True,
         parse,
@@ -189,7 +196,7 @@ def request_cancel(
 
     Terminal: nothing changes. Else the flag is set (7 days) and, unless a lease is live (its holder reads the flag), a
     carrier with ``payload`` goes to the wake stream. Sent again, it may add a second carrier, which finds a terminal
-    row. Refused: ``no_row``.
+    row. Refused: ``no_row``, ``tombstoned``.
     """
     carrier: list[Argument] = ["payload", payload, "schema_version", "1", "execution_id", execution_id]
     carrier += ["tenant_id", keys.tenant or DEFAULT_TENANT]
@@ -198,8 +205,14 @@ def request_cancel(
     return Call(
         "executions.request_cancel",
         script("request_cancel"),
-        (keys.row(execution_id), keys.lease(execution_id), keys.cancel(execution_id), keys.wake),
-        (reason, CANCEL_TTL_MS, *carrier),
+        (
+            keys.row(execution_id),
+            keys.lease(execution_id),
+            keys.cancel(execution_id),
+            keys.wake,
+            keys.tombstone(execution_id),
+        ),
+        (reason, CANCEL_TTL_MS, keys.tenant or DEFAULT_TENANT, *carrier),
         lane_for(payload),
         True,
         lambda reply: text(reply[0]),

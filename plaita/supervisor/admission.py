@@ -71,6 +71,10 @@ class Admission:
         """Entries (``"q 1-0"``) of other hosts that were met before, the last ones: not to be claimed again."""
         return self._others
 
+    def too_old_after_ms(self, carrier: Carrier) -> int | None:
+        """By the server's clock; None where nothing limits its age."""
+        return age.too_old_after_ms(carrier.first_enqueued_ms, self._settings.max_age_ms)
+
     async def admits(self, carrier: Carrier | Malformed | TooNew, entry: Entry) -> bool:
         """False when the carrier was left to others or dropped."""
         stamps = carrier.stamps if isinstance(carrier, Carrier) else stamps_of(entry.fields)

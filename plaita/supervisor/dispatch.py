@@ -172,7 +172,13 @@ class Dispatch:
     async def _begin(self, keys: Keys, carrier: Carrier, entry: Entry) -> tuple[Begun, lease.Times] | None:
         foreign = None
         if carrier.params is not None and carrier.flow_id is not None:
-            foreign = ForeignStart(carrier.flow_id, carrier.version or "latest", carrier.params, carrier.dedup_key)
+            foreign = ForeignStart(
+                carrier.flow_id,
+                carrier.version or "latest",
+                carrier.params,
+                carrier.dedup_key,
+                self._admission.too_old_after_ms(carrier),
+            )
         request = Begin(
             execution_id=carrier.execution_id,
             holder=self._settings.holder,
@@ -273,6 +279,8 @@ class Dispatch:
             detail=answer.detail,
             explanation=ruling.explanation,
         )
+        if answer.reason == "too_old":
+            self._stats.add("carriers_too_old")
         if ruling.settle is Settle.ACK:
             await self._settler.ack(entry)
         elif ruling.settle is Settle.POISON:

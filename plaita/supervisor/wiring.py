@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from plaita.policy import retention
 from plaita.policy.generations import Stamps
 from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store.keys import Keys
@@ -21,7 +22,6 @@ from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import Stepper, StepSettings
 
 CONTEXT_MAX_BYTES = 64 * 1024 * 1024
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def build_way(
             holder=holder,
             lease_ttl_ms=lease_ttl_ms,
             max_deliveries=config.max_deliveries,
-            retention_ms=int(config.execution_state_ttl_days * DAY_MS),
+            retention_ms=retention.retention_ms(config.execution_state_ttl_days, config.task_max_age_seconds),
             dlq_maxlen=config.dlq_max_len,
             context_max_bytes=CONTEXT_MAX_BYTES,
         ),

@@ -478,3 +478,17 @@ def test_D2_a_deleted_execution_does_not_come_back_by_any_road_on_any_day(world:
     letters = world.stats().dlq_length
     assert letters == sum(cell.road in ("dlq_replay", "dlq_replay_forced", "malformed_carrier",
                                         "carrier_of_a_newer_schema") for cell in cells)  # fmt: skip
+
+
+# -- the end of a row is no delete, and must not be less than one (ledger D7, DECISIONS 17) ---------------------------
+
+
+def test_D7_a_finished_row_is_kept_as_long_as_its_start_could_come_again(world: World) -> None:
+    """However short rows are said to live: without its row, a start that is delivered again would begin anew."""
+    store_flow(world)
+    world.serving(**FLAGS, environment={"PLAITA_EXECUTION_STATE_TTL_DAYS": "1"})
+    execution = world.start("noted")
+    assert world.wait(execution)["status"] == "completed"
+    ends = float(world.do(raw("ZSCORE", world.keys.expiry, execution)))
+    assert ends > wall_ms() + LIMIT - DAY / 24
+    assert world.do(raw("PTTL", world.keys.row(execution))) > LIMIT

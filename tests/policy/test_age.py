@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from plaita.policy.age import LATEST_MS, Ruling, Verdict, entry_ms, first_enqueued_ms, judge, timestamp_ms
+from plaita.policy.age import (
+    LATEST_MS,
+    Ruling,
+    Verdict,
+    entry_ms,
+    first_enqueued_ms,
+    judge,
+    timestamp_ms,
+    too_old_after_ms,
+)
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
@@ -79,3 +88,13 @@ def test_D3_the_earliest_counts(times: tuple[Any, ...], wanted: int | None):
 )
 def test_D3_the_limit(first: int | None, limit: int, wanted: Ruling):
     assert judge(first, NOW, limit) == wanted
+
+
+@pytest.mark.parametrize(
+    ("first", "limit", "last"), [(1000, 50, 1050), (1000, 0, None), (None, 50, None), (None, 0, None)]
+)
+def test_D3_the_last_moment_is_the_one_that_the_judgement_has(first: int | None, limit: int, last: int | None) -> None:
+    assert too_old_after_ms(first, limit) == last
+    if last is not None:
+        assert judge(first, last, limit).verdict is Verdict.RUNS
+        assert judge(first, last + 1, limit).verdict is Verdict.TOO_OLD

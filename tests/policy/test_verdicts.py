@@ -149,6 +149,7 @@ def test_L5_with_holder_liveness_disabled_a_duplicate_is_acked_unasked_but_nothi
         ("terminal", Settle.ACK),
         ("suspended", Settle.ACK),
         ("tombstoned", Settle.ACK),
+        ("too_old", Settle.ACK),
         ("no_row", Settle.POISON),
         ("flow_conflict", Settle.POISON),
         ("wrong_type", Settle.DEAD_LETTER),

@@ -384,3 +384,46 @@ def test_D2_a_start_of_a_deleted_one_releases_its_own_claim(world, claimed_by: s
     world.raw("SET", world.keys.start_dedup("order"), claimed_by)
     assert foreign(world, "e") == Refused("tombstoned", "1 why")
     assert world.raw("GET", world.keys.start_dedup("order")) == left
+
+
+# -- a start that has become too old (ledger D2, D3) -------------------------------------------------------------------
+
+
+def server_ms(world) -> int:
+    seconds, micro = world.raw("TIME")
+    return int(seconds) * 1000 + int(micro) // 1000
+
+
+def test_D3_a_foreign_start_that_is_too_old_by_the_servers_clock_makes_no_row_and_claims_nothing(world):
+    answer = foreign(world, "e", too_old_after_ms=server_ms(world) - 1)
+    assert (answer.reason, int(answer.detail) <= server_ms(world)) == ("too_old", True)
+    for key in (world.keys.row("e"), world.keys.start_dedup("order"), world.keys.lease("e"), world.keys.fencegen("e")):
+        assert world.raw("EXISTS", key) == 0
+    assert isinstance(foreign(world, "e", nonce="y", too_old_after_ms=server_ms(world) + 60_000), Value)
+
+
+def test_D3_a_row_that_is_there_goes_on_whatever_the_age_of_its_start(world):
+    foreign(world, "e")
+    world.raw("DEL", world.keys.lease("e"))
+    assert isinstance(foreign(world, "e", nonce="y", too_old_after_ms=1), Value)
+
+
+def test_D2_D3_judged_before_the_tombstone_ended_and_begun_after_it(world):
+    """The supervisor's judgement of the age and the begin are two moments; between them a tombstone may end."""
+    young_enough_until = server_ms(world) + 1
+    world.raw("HSET", world.keys.tombstone("e"), "default", "1 why")
+    world.raw("PEXPIREAT", world.keys.tombstone("e"), young_enough_until)
+    while world.raw("EXISTS", world.keys.tombstone("e")):
+        pass
+    answer = foreign(world, "e", too_old_after_ms=young_enough_until)
+    assert (answer.reason, world.raw("EXISTS", world.keys.row("e"))) == ("too_old", 0)
+
+
+def test_D2_a_dedup_key_of_a_deleted_execution_is_claimed_anew_also_when_its_row_came_back(world):
+    foreign(world, "e:1")
+    dump = world.raw("DUMP", world.keys.row("e:1"))
+    world.do(executions.delete(world.keys, "e:1", "why", force=True, tombstone_ttl_ms=60_000))
+    world.raw("RESTORE", world.keys.row("e:1"), 0, dump)
+    world.raw("SET", world.keys.start_dedup("order"), "e:1")
+    assert isinstance(foreign(world, "other"), Value)
+    assert world.raw("GET", world.keys.start_dedup("order")) == b"other"

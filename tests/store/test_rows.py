@@ -211,3 +211,47 @@ def test_D2_delete_releases_its_own_dedup_claim_only(world):
     assert world.raw("GET", world.keys.start_dedup("mine")) == b"e"
     delete(world, "e")
     assert world.raw("EXISTS", world.keys.start_dedup("mine")) == 0
+
+
+# -- a row that a backup brought back (ledger D2) -----------------------------------------------------------
+
+
+@pytest.fixture
+def brought_back(world):
+    """Deleted with its row as it was running, which then came back alone."""
+    world.running()
+    dump = world.raw("DUMP", world.keys.row("e"))
+    assert isinstance(delete(world, force=True), Value)
+    world.raw("RESTORE", world.keys.row("e"), 0, dump)
+    return world.everything()
+
+
+def test_D2_a_row_out_of_a_backup_is_not_read_nor_indexed(world, brought_back):
+    for results in (False, True):
+        answer = world.run(executions.load(world.keys, "e", results=results))
+        assert isinstance(answer, Refused)
+        assert answer.reason == "tombstoned"
+    assert world.everything() == brought_back
+
+
+def test_D2_a_row_out_of_a_backup_takes_no_cancel(world, brought_back):
+    answer = cancel(world)
+    assert isinstance(answer, Refused)
+    assert answer.reason == "tombstoned"
+    assert world.everything() == brought_back
+
+
+def test_D2_a_row_out_of_a_backup_is_deleted_again_as_of_the_first_time(world, brought_back):
+    first = world.raw("HGET", world.keys.tombstone("e"), "default")
+    again = delete(world, force=True, reason="again").value
+    assert again.existed
+    assert world.raw("HGET", world.keys.tombstone("e"), "default") == first
+    assert first.startswith(str(again.deleted_at_ms).encode())
+    assert world.raw("EXISTS", world.keys.row("e")) == 0
+
+
+def test_D2_a_row_out_of_a_backup_lives_for_another_tenant_of_its_id_only(world, brought_back):
+    acme = Keys(tenant="acme")
+    world.do(flows.put(acme, "f", None, "a" * 64, b"{}"))
+    world.do(executions.start(acme, executions.Start("e", "f", input=b"1", payload=b"{}")))
+    assert world.do(executions.load(acme, "e")).status == "pending"

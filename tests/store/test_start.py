@@ -123,3 +123,16 @@ def test_bytes_pass_as_they_are(world):
     entry = world.take_one()
     assert entry.fields[b"payload"] == odd
     assert world.begin(entry).value.input == odd
+
+
+def test_D2_a_dedup_key_of_a_deleted_execution_starts_anew_also_when_its_row_came_back(world):
+    world.start("e:1", dedup_key="k")
+    row, claim = world.keys.row("e:1"), world.keys.start_dedup("k")
+    dump = world.raw("DUMP", row)
+    call = executions.delete(world.keys, "e:1", "why", force=True, tombstone_ttl_ms=60_000)
+    world.do(call)
+    world.raw("RESTORE", row, 0, dump)
+    world.raw("SET", claim, "e:1")
+    started = world.start("other", dedup_key="k")
+    assert (started.execution_id, started.deduplicated) == ("other", False)
+    assert world.raw("GET", claim) == b"other"

@@ -3,17 +3,18 @@
 --      the carrier, and of a foreign start: 11 flow versions, 12 flow meta, 13 dedup claim (where ARGV 17 is not '')
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 tenant, 9 foreign 0|1, 10 flow, 11 version,
 --      12 input, 13 kind, 14 data or '', 15 event id or '', 16 wait or '', 17 dedup key or '', 18 dedup ttl ms,
---      19 counter ttl ms, 20 ns
+--      19 counter ttl ms, 20 ns, 21 server time after which a foreign start is too old to make a row, ms, or ''
 -- ok: see lib/begun; how: 'normalised', 'retried' or ''
 -- refused: tombstoned, no_row, wrong_type, flow_conflict (owner's flow), terminal (status), g1_wakeups_exhausted (key),
 --     deterministic_failure_exhausted (key), leased (lease value), suspended, stale_wait (the wait there), no_checkpoint,
---     dedup_hit (status, id), no_flow, no_version
+--     dedup_hit (status, id), too_old (server time), no_flow, no_version
 -- include: begun
 -- include: resolve
 -- include: retried
 -- include: waits
 -- include: wake_counters
 -- include: key_part
+-- include: tombstones
 local KIND, BASE = ARGV[13], ARGV[20] .. ':execution:'
 local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
   'started_at', 'wait', 'woken', 'begun')
@@ -109,10 +110,15 @@ end
 
 -- A row for a start that came without one. Returns a refusal or nil.
 local function new_row()
+  -- Judged here again, by the clock that ends tombstones: else one could end between the judgement and this call, or
+  -- under a host whose clock is slow (ledger D2, D3).
+  if ARGV[21] ~= '' and now_ms() > tonumber(ARGV[21]) then
+    return {'refused', 'too_old', now}
+  end
   if ARGV[17] ~= '' then
     local other = redis.call('GET', KEYS[13])
     local found = other and other ~= ARGV[1] and redis.call('HGET', BASE .. execution_part(other), 'status')
-    if found then
+    if found and not tombstone_of(KEYS[7], ARGV[1], other, ARGV[8]) then
       return {'refused', 'dedup_hit', found .. ' ' .. other}
     end
   end

@@ -1,11 +1,16 @@
 -- One row as of one moment. A row that its indexes do not know is indexed again (ledger D4).
--- KEYS 1 row, 2 lease, 3 cancel, 4 index. ARGV 1 with results and state 0|1, 2 id, 3 ns
--- ok: (nothing without a row) | fields, lease, cancel, indexed again 0|1. refused: wrong_type
+-- KEYS 1 row, 2 lease, 3 cancel, 4 index, 5 tombstone. ARGV 1 with results and state 0|1, 2 id, 3 ns, 4 tenant
+-- ok: (nothing without a row) | fields, lease, cancel, indexed again 0|1. refused: wrong_type, tombstoned (when, why): a backup
+--     brought the row back, which undoes no delete (D2)
 -- include: indexed_again
 local CHUNK = 1000
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'hash' then
   return kind == 'none' and {'ok'} or {'refused', 'wrong_type', kind}
+end
+local tombstone = redis.call('HGET', KEYS[5], ARGV[4])
+if tombstone then
+  return {'refused', 'tombstoned', tombstone}
 end
 
 local function answer(fields)

@@ -6,6 +6,7 @@
 -- include: key_part
 -- include: time
 -- include: resolve
+-- include: tombstones
 local row = redis.call('HMGET', KEYS[1], 'status', 'flow_id', 'start', 'version', 'flow_hash')
 if row[3] then
   local nonce, message = string.match(row[3], '^(%S+) (%S+)$')
@@ -18,10 +19,10 @@ if ARGV[6] ~= '' then
   local other = redis.call('GET', KEYS[8])
   if other then
     local found = redis.call('HMGET', ARGV[9] .. ':execution:' .. execution_part(other), 'status', 'version', 'flow_hash')
-    if found[1] then
+    if found[1] and not tombstone_of(KEYS[6], ARGV[1], other, ARGV[2]) then
       return {'ok', other, found[2] or '', found[3] or '', '', 1, found[1]}
     end
-    -- a claim without a row: its start never happened (ledger S2); it is claimed again below
+    -- a claim without a row: its start never happened (ledger S2), or was deleted (D2); it is claimed again below
   end
 end
 
