@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 from plaita.client.replaying import Manner
+from plaita.policy.retention import retention_ms
 from plaita.runtime_config import ClientConfig, config_family, load_client_config, load_retention_config
 from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys, check_tenant
@@ -74,6 +75,11 @@ class ClientBase(ABC):
         if manner.max_age_ms is not None:
             return manner
         return replace(manner, max_age_ms=load_retention_config().task_max_age_seconds * 1000)
+
+    def retention_ms(self) -> int:
+        """How long a finished row is kept, by the settings; 0 for ever (DECISIONS 17)."""
+        kept = load_retention_config()
+        return retention_ms(kept.execution_state_ttl_days, kept.task_max_age_seconds)
 
     def _let_go_of_server(self) -> None:
         """The last clean user of an embedded server stops it (DECISIONS 35)."""

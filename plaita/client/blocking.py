@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import operations, replaying, resuming
+from plaita.client import operations, replaying, resuming, upkeep
 from plaita.client.base import ClientBase
 from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
 from plaita.client.replaying import Manner, Wanted
@@ -118,6 +118,14 @@ class Client(ClientBase):
         """Ask for a resume: ``event`` (with its data), ``timeout``, ``continue`` or ``retry``. The answer's ``resumed``
         says whether anything was set going, its ``reason`` why not (``resuming.EXPLANATIONS``)."""
         return self.perform(resuming.resume(self.keys, execution_id, resume_type, data, self.family))
+
+    def rebuild_execution_index(self, *, requeue: bool = False) -> dict[str, Any]:
+        """Index all rows of the tenant anew (ledger D4); with ``requeue``, what has lost its carrier gets one."""
+        return self.perform(upkeep.reindex(self.keys, self.retention_ms(), requeue=requeue, family=self.family))
+
+    def reap(self, idle_minutes: float, *, dry_run: bool = False) -> dict[str, Any]:
+        """End as ``error`` (orphaned) what is running, is held by nobody and has been silent for so long (D6)."""
+        return self.perform(upkeep.reap(self.keys, idle_minutes, self.retention_ms(), dry_run=dry_run))
 
     def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
         """Not in this version."""

@@ -22,7 +22,7 @@ def stored(hello: dict[str, Any], connected: str, plaita: Run, flow_file: Callab
 
 def ttl_days(redis_do: Do, keys: Keys) -> float:
     left: int = redis_do("PTTL", keys.tombstone("e"))
-    return (left + 60_000) // 60_000 * 60_000 / DAY_MS  # up to the minute: some of it has passed
+    return (left + 59_999) // 60_000 * 60_000 / DAY_MS  # up to the minute: some of it has passed
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plaita import AsyncClient, Client
 from plaita.store import delayed, upkeep
 from plaita.store.call import Call
 from plaita.store.embedded import Embedded
@@ -314,6 +316,21 @@ def test_D6_a_late_write_of_what_was_reaped_is_refused(rows: Rows, server: Embed
 def test_bad_usage(rows: Rows, plaita: Run) -> None:
     for words in (("reap",), ("reap", "--idle-minutes", "0"), ("reap", "--idle-minutes", "x")):
         assert plaita(*words).code == 2, words
+
+
+def test_both_clients_rebuild_and_reap(rows: Rows) -> None:
+    rows.start("e", status="running", last_update_time=silent_since(3))
+    rows.do("DEL", rows.keys.index())
+    with Client() as client:
+        assert client.rebuild_execution_index()["indexed"] == 1
+
+    async def work() -> None:
+        async with AsyncClient() as client:
+            assert (await client.rebuild_execution_index(requeue=True))["requeued"] == 0
+            assert (await client.reap(60))["outcomes"] == {"reaped": 1}
+
+    asyncio.run(work())
+    assert rows.members("error") == {"e"}
 
 
 def test_reindex_for_people(rows: Rows, plaita: Run) -> None:
