@@ -16,7 +16,7 @@ from plaita import ids
 from plaita.client import views
 from plaita.client.operations import Operation, Pause, ask, check_dlq_id, check_reason
 from plaita.clock import iso_utc, wall_ms
-from plaita.errors import InputError
+from plaita.errors import InputError, RefusedError
 from plaita.policy import replay as policy
 from plaita.policy.age import entry_ms, timestamp_ms
 from plaita.policy.replay import EXPLANATIONS, Outcome, Unfit
@@ -200,7 +200,10 @@ def _one(keys: Keys, dlq_id: str, letter: Letter | None, manner: Manner, *, swee
         tenant = check_tenant(plan.tenant_id)
     except InputError as error:
         return (yield from ask(replays.refuse(keys, attempt, Outcome.MALFORMED, str(error))))
-    return (yield from ask(replays.replay(keys.for_tenant(tenant), attempt, plan)))
+    try:
+        return (yield from ask(replays.replay(keys.for_tenant(tenant), attempt, plan)))
+    except RefusedError as error:  # a key of another type, say: one letter's trouble is not the others'
+        return (yield from ask(replays.refuse(keys, attempt, Outcome.REFUSED, f"{error.reason} {error}".strip())))
 
 
 def _shown(letter: Letter | None) -> dict[str, Any]:

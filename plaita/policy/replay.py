@@ -47,6 +47,7 @@ class Outcome(str, Enum):
     ALREADY_WOKEN = "already_woken"
     WAKEUPS_EXHAUSTED = "g1_wakeups_exhausted"
     FAILURES_EXHAUSTED = "deterministic_failure_exhausted"
+    REFUSED = "refused"
 
 
 EXPLANATIONS: Mapping[Outcome, str] = {
@@ -73,6 +74,7 @@ EXPLANATIONS: Mapping[Outcome, str] = {
     Outcome.ALREADY_WOKEN: "its execution was woken by another event before",
     Outcome.WAKEUPS_EXHAUSTED: "its execution was woken from error as often as it may; the named key counts",
     Outcome.FAILURES_EXHAUSTED: "its execution failed in a row as often as it may; the named key counts",
+    Outcome.REFUSED: "the server would not do it for this one",
 }
 
 

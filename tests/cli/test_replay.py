@@ -271,6 +271,16 @@ def test_D3_too_old_by_the_settings_of_the_command(
     assert first < (time.time() - 30 * DAY_S) * 1000, "its age is its own"
 
 
+def test_one_letter_that_the_server_refuses_does_not_end_the_run(letters: Letters, plaita: Run) -> None:
+    letters.put("a"), letters.put("bad"), letters.put("c")
+    letters.do("SET", letters.keys.tombstone("bad"), "not a hash")
+    told = plaita("dlq", "replay", "--all", "--json")
+    assert (told.code, told.json["outcomes"]) == (1, {"replayed": 2, "refused": 1})
+    assert "WRONGTYPE" in told.json["entries"][1]["detail"]
+    assert letters.queued() == ["a", "c"]
+    assert letters.audit()[1]["outcome"] == "refused"
+
+
 def test_bad_usage(letters: Letters, plaita: Run) -> None:
     dlq_id = letters.put()
     for words in (

@@ -7,6 +7,8 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plaita import jsontext
 from plaita.policy.carrier import Carrier, read_carrier
@@ -72,6 +74,36 @@ def test_D5_what_is_not_replayed(given: dict[bytes, bytes], tenant: str | None, 
     found = planned(given, tenant)
     assert isinstance(found, Unfit)
     assert found.outcome is wanted
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = ["type", "flow_id", "execution_id", "tenant_id", "timestamp", "params", "resume_type", "dedup_key", "wait"]
+SAID = ["schema_version", "dead_lettered_at", "first_enqueued_at", "execution_id", "flow_id", "tenant_id"]
+SAID += ["raw_fields", "replay_count", "config_family"]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    payload=st.dictionaries(st.sampled_from(NAMES), JSON | st.sampled_from(["start", "resume", "event"])) | JSON,
+    said=st.dictionaries(st.sampled_from(SAID), JSON),
+)
+def test_D5_whatever_stands_in_a_letter_it_is_a_plan_or_a_word(payload: Any, said: dict[str, Any]):
+    found = planned(letter({**START, **payload} if isinstance(payload, dict) else payload, **said))
+    assert isinstance(found, Plan | Unfit)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 201, "\x00", "", " a ", "a b", 7, ["a"], {"a": 1}])
+@pytest.mark.parametrize("field", ["execution_id", "tenant_id", "flow_id"])
+def test_ids_that_are_none_are_malformed_or_asked_for(field: str, name: Any):
+    found = planned(letter({**START, field: name}))
+    if isinstance(found, Plan):
+        assert (field, name) == ("execution_id", ""), "which is as none"
+    else:
+        assert found.outcome in (Outcome.MALFORMED, Outcome.TENANT_REQUIRED)
 
 
 def test_D5_every_outcome_is_explained():
