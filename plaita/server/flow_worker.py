@@ -20,7 +20,6 @@ from plaita.client import operations, resuming, views
 from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, ResumeProtocolError
 from plaita.nodes.callbacks import Callbacks, registered_callbacks
 from plaita.nodes.registry import NodeRegistry, get_default_registry
-from plaita.policy.lifecycle import State
 from plaita.runtime_config import SupervisorConfig, load_runtime_config
 from plaita.server.definitions import DefinitionCache
 from plaita.server.host import Host
@@ -305,7 +304,7 @@ class FlowWorker:
 
     def _running_host(self) -> Host:
         assert self._host is not None
-        if self._host.state is not State.RUNNING:
+        if self._host.leaving:
             raise RefusedError("stopped", f"this worker is {self._host.state.value}; make another")
         return self._host
 

@@ -55,7 +55,8 @@ _LONGEST_LOOK_S = 0.3
 
 
 class Host:
-    """One life of one worker. ``state`` is STARTING, RUNNING, DRAINING, STOPPING or STOPPED, in this order."""
+    """One life of one worker. ``state``: STARTING while it does direct calls only, RUNNING once it takes from the
+    queue, then DRAINING, STOPPING, STOPPED."""
 
     def __init__(
         self,
@@ -183,9 +184,6 @@ class Host:
             raise InputError(str(error)) from None
         if self._config.registry:
             self._registrar.start()
-        self.state = State.RUNNING
-        self._gate.set("status", True, value=self.state.value)
-        await self._registrar.announce()
         self._keeper.start()
         self._background(self._failover.run())
         self._housekeeping.start()
@@ -203,8 +201,12 @@ class Host:
             await asyncio.sleep(0.1)
 
     def consume(self) -> None:
-        """Take from the queue from now on."""
-        if self._consuming is None:
+        """Take from the queue from now on. Only from now on it is ``running`` to others, who might send it work: a
+        carrier that a direct call runs here is then never taken for a duplicate (ledger G1, L5)."""
+        if self.state is State.STARTING:
+            self.state = State.RUNNING
+            self._gate.set("status", True, value=self.state.value)
+            self._background(self._registrar.announce())
             self._consuming = self._background(self._consumer.run())
 
     def drain(self) -> None:

@@ -230,7 +230,12 @@ class ThreadPool:
             callbacks=self._callbacks,
         )
         while (message := executor.inbox.get()) is not None:
-            if not runner.run(message):
+            try:
+                if not runner.run(message):
+                    return
+            except BaseException as error:  # noqa: BLE001 - a bug of ours: what the end of a process would be
+                logs.error("executor.bug", slot=executor.slot, error=repr(error))
+                self._loop.call_soon_threadsafe(self.kill, executor, f"bug: {error!r}")
                 return
 
     def _said(self, executor: ThreadExecutor, said: Said) -> None:

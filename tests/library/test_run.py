@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from library_world import Gate, World, until
@@ -154,3 +157,51 @@ def test_two_workers_share_a_queue(world: World) -> None:
     rows = world.client.wait_all(started, timeout=60)
     assert {row["status"] for row in rows} == {"completed"}
     assert {row["attempts"] for row in rows} == {1}
+
+
+def test_beside_another_that_takes_from_the_queue_a_direct_call_runs_here(world: World) -> None:
+    """Its carrier is in the queue all the while, so that others go on with it if this process dies."""
+    name = world.gate("f")
+    other = world.running(claim_min_idle_ms=1000)
+    until(lambda: status(world, other.instance_id) == "running", "the other")
+    worker = world.worker()
+    came = world.background(worker.start_flow, "f", execution_id="e")
+    assert Gate.running[name].wait(60)
+    until(lambda: other.stats["broadcast"] + other.stats["lease_conflicts"] > 0, "the other has met the carrier")
+    lease = world.row("e").lease or ""
+    assert f" {worker.instance_id}/" in lease
+    Gate.go_on[name].set()
+    until(lambda: came, "the answer")
+    assert came["answer"]["status"] == "completed"
+    assert world.row("e").control["attempts"] == "1"
+    until(lambda: world.lengths() == (0, 0, 0), "nothing is left in the queue")
+
+
+HOLDS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from library_world import Gate, types
+from plaita.server import FlowWorker
+from plaita.storage import RedisExecutionStorage, RedisFlowStorage
+url, prefix, queue, name = sys.argv[2:]
+Gate.prepare_gate(name)
+storages = RedisExecutionStorage(url, key_prefix=prefix), RedisFlowStorage(url, key_prefix=prefix)
+settings = {"queue_name": queue, "consumer_group": "g", "lease_ttl_seconds": 5}
+FlowWorker(*storages, registry=types(), **settings).start_flow("f", execution_id="e")
+"""
+
+
+def test_when_the_process_of_a_direct_call_dies_others_go_on_from_its_checkpoint(world: World) -> None:
+    name = world.gate("f")
+    arguments = [str(Path(__file__).parent), world.url, world.keys.prefix, world.keys.queue, name]
+    process = subprocess.Popen([sys.executable, "-c", HOLDS, *arguments])
+    until(lambda: world.executions.list_executions({"status": "running"}), "the execution")
+    until(lambda: world.row("e").control.get("last_node") == "start", "its first step")
+    process.kill()
+    process.wait()
+    Gate.go_on[name].set()
+    world.running(claim_min_idle_ms=1000, lease_ttl_seconds=5)
+    assert world.client.wait("e", timeout=60)["status"] == "completed"
+    row = world.row("e")
+    assert (row.control["attempts"], row.results["gate"]) == ("2", b"2")
+    until(lambda: world.lengths() == (0, 0, 0), "nothing is left in the queue")
