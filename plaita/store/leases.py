@@ -136,7 +136,7 @@ def note_signalled(keys: Keys, executions: Sequence[tuple[str, str, str]]) -> Ca
     names: list[str] = []
     for tenant, execution_id, _ in executions:
         of = keys.for_tenant(tenant)
-        names += (of.row(execution_id), of.fence(execution_id))
+        names += (of.row(execution_id), of.fence(execution_id), of.fencegen(execution_id))
     return Call(
         "leases.note_signalled",
         script("note_signalled"),

@@ -24,8 +24,24 @@ from plaita.clock import iso_utc, wall_ms
 from plaita.policy.carrier import resume_payload, start_payload
 from plaita.policy.copies import continue_copy, same_body, timer_carrier
 from plaita.policy.dead_letter import envelope
-from plaita.store import delayed, executions
-from plaita.store.executions import Begin, Begun, Finish, Suspend
+from plaita.store import delayed, executions, failures, leases
+from plaita.store.call import Call, Refused, Value
+from plaita.store.executions import (
+    Begin,
+    Begun,
+    Commit,
+    DeadLetter,
+    Finish,
+    ForeignStart,
+    HandOn,
+    Postpone,
+    ResumeRequest,
+    Retake,
+    Suspend,
+    Wake,
+)
+from plaita.store.failures import CountFailure
+from plaita.store.leases import Beat, Renewal
 from plaita.testing.server import raw
 
 DAY = 86_400_000
@@ -478,6 +494,126 @@ def test_D2_a_deleted_execution_does_not_come_back_by_any_road_on_any_day(world:
     letters = world.stats().dlq_length
     assert letters == sum(cell.road in ("dlq_replay", "dlq_replay_forced", "malformed_carrier",
                                         "carrier_of_a_newer_schema") for cell in cells)  # fmt: skip
+
+
+# -- who held it, and comes late ----------------------------------------------------------------------------------
+
+
+VERBS: dict[str, Callable[[Cell, Begun], Call[Any]]] = {
+    "commit": lambda c, b: executions.commit(
+        c.world.keys, Commit(c.execution_id, b.token, 1, 600_000, b.lease_value, "a", b"1", b"{}", "end")
+    ),
+    "suspend": lambda c, b: executions.suspend(
+        c.world.keys,
+        Suspend(c.execution_id, b.token, 1, "a", b"{}", b"{}", "go", "", None, 1, [("payload", b"{}")], "w", "1-1"),
+    ),
+    "finish": lambda c, b: executions.finish(
+        c.world.keys, Finish(c.execution_id, b.token, 1, "completed", "w", "1-1", LIMIT)
+    ),
+    "finish in error with a dead letter": lambda c, b: executions.finish(
+        c.world.keys,
+        Finish(c.execution_id, b.token, 1, "error", "w", "1-1", LIMIT, dead_letter=DeadLetter([("a", b"b")], 10)),
+    ),
+    "postpone": lambda c, b: executions.postpone(
+        c.world.keys, Postpone(c.execution_id, b.token, 1, 0, "copy", [("payload", b"{}")], "w", "1-1", True)
+    ),
+    "hand on": lambda c, b: executions.hand_on(c.world.keys, HandOn(c.execution_id, b.token, "w", "1-1", "elsewhere")),
+    "retake": lambda c, b: executions.retake(
+        c.world.keys, Retake(c.execution_id, b.token, "elsewhere/1", "n2", 600_000, "w", "1-1", b"{}", 5)
+    ),
+    "count a failure": lambda c, b: failures.count_failure(c.world.keys, CountFailure(c.execution_id, b.token, 1, "a")),
+    "begin again": lambda c, b: executions.begin(
+        c.world.keys, Begin(c.execution_id, "elsewhere/1", "n1", 600_000, "w", "1-1", 5)
+    ),
+    "begin a start of its own input again": lambda c, b: executions.begin(
+        c.world.keys,
+        Begin(
+            c.execution_id, "elsewhere/1", "n1", 600_000, "w", "1-1", 5,
+            foreign=ForeignStart("noted", "latest", b"1", None, c.deleted_at + LIMIT),
+        ),
+    ),
+    "renew": lambda c, b: leases.renew(
+        c.world.keys, "elsewhere",
+        [Renewal("default", c.execution_id, b.lease_value, "w", "1-1", Beat(1, "a", b"{}"))], 600_000,
+    ),
+    "cancel was seen": lambda c, b: leases.note_signalled(c.world.keys, [("default", c.execution_id, b.token)]),
+    "continue": lambda c, b: executions.request_resume(c.world.keys, ResumeRequest(c.execution_id, "continue", b"{}")),
+    "retry": lambda c, b: executions.request_resume(c.world.keys, ResumeRequest(c.execution_id, "retry", b"{}")),
+    "event": lambda c, b: executions.wake(c.world.keys, Wake(c.execution_id, "event", b"1", "ev", b"{}")),
+    "cancel": lambda c, b: executions.request_cancel(c.world.keys, c.execution_id, "why", b"{}"),
+}  # fmt: skip
+
+
+def everything(world: World) -> dict[bytes, bytes]:
+    found = world.do(raw("KEYS", f"{world.keys.prefix}*"))
+    return {key: dump for key in found if (dump := world.do(raw("DUMP", key))) is not None}
+
+
+def held_and_deleted(world: World, name: str, day: float, restore: tuple[str, ...] = ()) -> tuple[Cell, Begun]:
+    cell = Cell(world, name, day, f"{name}.{day:.5f}", wall_ms() - int(day * DAY))
+    cell.lives()
+    begun = cell.held()
+    dumps = {key: world.do(raw("DUMP", key)) for key in keys_of(cell)}
+    cell.deleted()
+    for word in restore:
+        key = keys_of(cell)[("row", "lease", "fence").index(word)]
+        world.do(raw("RESTORE", key, 0, dumps[key]))
+    return cell, begun
+
+
+def keys_of(cell: Cell) -> list[str]:
+    keys = cell.world.keys
+    return [keys.row(cell.execution_id), keys.lease(cell.execution_id), keys.fence(cell.execution_id)]
+
+
+NO_RIGHT = [(), ("lease",), ("fence",), ("lease", "fence")]
+OF_A_BACKUP = [("row",), ("row", "lease"), ("row", "fence"), ("row", "lease", "fence")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("restore", NO_RIGHT, ids="+".join)
+def test_D1_a_late_hand_brings_nothing_back_on_any_day(world: World, verb: str, restore: tuple[str, ...]) -> None:
+    store_flow(world)
+    for day in (0, 1, 15, 29, 30, 31):
+        unchanged_by(world, verb, day, restore)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("restore", OF_A_BACKUP, ids="+".join)
+def test_D1_nor_over_what_a_backup_brought_back(world: World, verb: str, restore: tuple[str, ...]) -> None:
+    """As long as the tombstone stands; the generation stands beside it and is nobody's."""
+    store_flow(world)
+    for day in (0, 15, 29):
+        unchanged_by(world, verb, day, restore)
+
+
+def unchanged_by(world: World, verb: str, day: float, restore: tuple[str, ...]) -> None:
+    cell, begun = held_and_deleted(world, "late", day, restore)
+    before = everything(world)
+    answer = world.runner.run(VERBS[verb](cell, begun))
+    if verb == "hand on" and "lease" in restore:  # it lets go of its own lease, and of nothing else
+        assert before.pop(world.keys.lease(cell.execution_id).encode()) is not None
+        assert isinstance(answer, Value)
+    elif verb == "cancel was seen":
+        assert answer == Value(0)
+    elif verb == "renew":
+        assert answer in (Value(["lost"]), Value(["fenced"]))
+    else:
+        assert isinstance(answer, Refused), (day, answer)
+    assert everything(world) == before, day
+
+
+def test_D1_a_start_sent_again_is_refused_while_the_tombstone_stands(world: World) -> None:
+    store_flow(world)
+    for day in range(30):
+        cell = Cell(world, "again", day, f"again.{day}", wall_ms() - day * DAY)
+        request = executions.Start(cell.execution_id, "noted", b"{}", b"{}")
+        world.do(executions.start(world.keys, request))
+        cell.deleted()
+        answer = world.runner.run(executions.start(world.keys, request))
+        assert isinstance(answer, Refused)
+        assert answer.reason == "tombstoned"
+        assert world.do(raw("EXISTS", world.keys.row(cell.execution_id))) == 0
 
 
 # -- the end of a row is no delete, and must not be less than one (ledger D7, DECISIONS 17) ---------------------------

@@ -28,7 +28,10 @@ if redis.call('PTTL', KEYS[10]) < ttl then -- never shorter, never for ever
   redis.call('PEXPIRE', KEYS[10], ttl)
 end
 if redis.call('EXISTS', KEYS[4]) == 1 then
-  redis.call('PEXPIRE', KEYS[4], ttl) -- the generation outlives every late save (DECISIONS 17)
+  -- One that nobody was ever given: row and fence out of a backup give the last holder no right to them. It outlives
+  -- every late save (DECISIONS 17).
+  redis.call('INCR', KEYS[4])
+  redis.call('PEXPIRE', KEYS[4], ttl)
 end
 remove_row(ARGV[6], ARGV[1], row[1], row[2], row[3])
 drop_timer(KEYS[13], KEYS[14], ARGV[6], ARGV[1], row[4])
