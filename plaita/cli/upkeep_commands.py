@@ -43,6 +43,8 @@ def reindex(
     rows = [("tenant", answer["tenant_id"]), ("rows", answer["rows"])]
     rows += [("indexed again", answer["indexed"]), ("moved to their status", answer["moved"])]
     rows += [("members without a row, taken out", answer["dropped"]), ("ends put right", answer["ending"])]
+    if answer["deleted"]:
+        rows.append(("of deleted executions, left out", answer["deleted"]))
     if requeue:
         rows += [("without a carrier", answer["idle"]), ("given one", answer["requeued"])]
     console().print(facts(rows))

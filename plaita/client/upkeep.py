@@ -24,13 +24,14 @@ def reindex(
 ) -> Operation[dict[str, Any]]:
     """Rebuild the tenant's indexes from its rows, all of them (ledger D4).
 
-    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "idle", "requeued", "executions"}``: rows there
-    are; that stood in no index; that stood under a wrong status; members without a row, taken out; rows whose end was
-    put right; executions that should move, that nobody runs and that no carrier of this queue is for (None: not
-    looked for). With ``requeue`` those get a carrier each, and ``executions`` names them.
+    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "deleted", "idle", "requeued", "executions"}``:
+    rows there are; that stood in no index; that stood under a wrong status; members without a row, taken out; rows
+    whose end was put right; rows of deleted executions, which a backup brought back and which count as none (ledger
+    D2); executions that should move, that nobody runs and that no carrier of this queue is for (None: not looked for).
+    With ``requeue`` those get a carrier each, and ``executions`` names them.
     """
     check_tenant(keys.tenant)
-    counts = dict.fromkeys(("rows", "indexed", "moved", "dropped", "ending"), 0)
+    counts = dict.fromkeys(("rows", "indexed", "moved", "dropped", "ending", "deleted"), 0)
     idle: dict[str, Idle] = {}
     cursor, seen = "0", set[str]()
     while True:
@@ -43,6 +44,7 @@ def reindex(
             counts["indexed"] += done.indexed
             counts["moved"] += done.moved
             counts["ending"] += done.ending
+            counts["deleted"] += done.deleted
             if requeue:
                 idle.update((one.execution_id, one) for one in done.idle)
         cursor = page.cursor

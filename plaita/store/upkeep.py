@@ -56,13 +56,14 @@ class Idle:
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """Of one page: how many rows there were, stood in no index, in a wrong status's index, had no end or one they must
-    not have; and who should move."""
+    not have; and who should move. ``deleted``: rows of deleted executions, which count as none (ledger D2)."""
 
     rows: int
     indexed: int
     moved: int
     ending: int
     idle: list[Idle]
+    deleted: int = 0
 
 
 def index_rows(keys: Keys, execution_ids: Sequence[str], retention_ms: int) -> Call[Indexed]:
@@ -71,7 +72,7 @@ def index_rows(keys: Keys, execution_ids: Sequence[str], retention_ms: int) -> C
         "upkeep.index_rows",
         script("reindex"),
         (keys.index(), keys.expiry),
-        (keys.ns, retention_ms, RETENTION_NET_MS, *execution_ids),
+        (keys.ns, retention_ms, RETENTION_NET_MS, keys.tombstone(""), keys.tenant or DEFAULT_TENANT, *execution_ids),
         "bulk",
         True,
         _parse_indexed,
@@ -81,7 +82,7 @@ def index_rows(keys: Keys, execution_ids: Sequence[str], retention_ms: int) -> C
 def _parse_indexed(reply: Sequence[Any]) -> Indexed:
     rows, indexed, moved, ending = (int(count) for count in reply[:4])
     idle = [Idle(text(one[0]), text(one[1]), one[2], text(one[3])) for one in reply[4]]
-    return Indexed(rows, indexed, moved, ending, idle)
+    return Indexed(rows, indexed, moved, ending, idle, int(reply[5]))
 
 
 def drop_members(keys: Keys, index: str, cursor: str = "0", count: int = PAGE) -> Call[tuple[str, int]]:

@@ -88,6 +88,7 @@ def test_D4_lost_indexes_are_rebuilt_as_they_were(rows: Rows, plaita: Run) -> No
         "moved": 5,
         "dropped": 0,
         "ending": 1,
+        "deleted": 0,
         "idle": None,
         "requeued": None,
         "executions": [],
@@ -130,6 +131,28 @@ def test_D4_rows_kept_for_ever_get_no_end(rows: Rows, plaita: Run, monkeypatch: 
     monkeypatch.setenv("PLAITA_EXECUTION_STATE_TTL_DAYS", "0")
     assert plaita("reindex", "--json").json["ending"] == 0
     assert rows.do("PTTL", rows.keys.row("done")) == -1
+
+
+def test_D2_a_deleted_execution_whose_row_came_back_is_in_no_index_and_gets_no_carrier(
+    rows: Rows, plaita: Run, redis_do: Do, keys: Keys
+) -> None:
+    rows.start("e")
+    rows.start("other")
+    dump = redis_do("DUMP", keys.row("e"))
+    assert plaita("rm", "e").code == 0
+    redis_do("RESTORE", keys.row("e"), 0, dump)
+    for index in (keys.index(), keys.index("pending"), keys.expiry):
+        redis_do("ZADD", index, 1, "e")
+    rows.lose_streams()
+    told = plaita("reindex", "--requeue", "--json").json
+    assert (told["rows"], told["deleted"], told["executions"]) == (1, 1, ["other"])
+    assert rows.members() == rows.members("pending") == {"other"}
+    assert redis_do("ZSCORE", keys.expiry, "e") is None
+    # and it goes with its tombstone, else the delete would be undone by waiting
+    assert 0 < redis_do("PTTL", keys.row("e")) <= redis_do("PTTL", keys.tombstone("e"))
+    assert "deleted executions" in plaita("reindex").out
+    again = plaita("rm", "e", "--json")
+    assert (again.code, again.json["existed"]) == (0, True)
 
 
 def test_D4_one_tenant_at_a_time(

@@ -15,6 +15,7 @@
 -- include: wake_counters
 -- include: key_part
 -- include: tombstones
+-- include: dies_with
 local KIND, BASE = ARGV[13], ARGV[20] .. ':execution:'
 local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
   'started_at', 'wait', 'woken', 'begun')
@@ -28,6 +29,9 @@ local tombstone = redis.call('HGET', KEYS[7], ARGV[8])
 if tombstone then
   if ARGV[17] ~= '' and redis.call('GET', KEYS[13]) == ARGV[1] then
     redis.call('DEL', KEYS[13])
+  end
+  if status then
+    dies_with(KEYS[1], KEYS[7])
   end
   return {'refused', 'tombstoned', tombstone}
 end

@@ -1,14 +1,24 @@
 -- Put rows where their indexes should have them (ledger D4). KEYS 1 index, 2 expiry
--- ARGV 1 ns, 2 retention ms (0 for ever), 3 how much longer the row itself lives ms, 4.. execution ids
+-- ARGV 1 ns, 2 retention ms (0 for ever), 3 how much longer the row itself lives ms, 4 tombstone key of no id, 5 tenant,
+--      6.. execution ids
 -- ok: rows, indexed anew, moved between status indexes, given an end, {id, status, mark, flow} of those that should
---     move and that nobody runs
+--     move and that nobody runs, rows of deleted executions (a backup brought them back: they stand in no index, D2)
 -- include: time
 -- include: key_part
 -- include: lease
 -- include: waits
+-- include: dies_with
 local STATUSES = {'pending', 'running', 'suspended', 'completed', 'error', 'cancelled'}
 local BASE, RETENTION, LONGER = ARGV[1] .. ':execution:', tonumber(ARGV[2]), tonumber(ARGV[3])
-local rows, indexed, moved, ending, idle = 0, 0, 0, 0, {}
+local rows, indexed, moved, ending, idle, deleted = 0, 0, 0, 0, {}, 0
+
+local function out_of_all(id)
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZREM', KEYS[2], id)
+  for _, status in ipairs(STATUSES) do
+    redis.call('ZREM', BASE .. 'index:' .. status, id)
+  end
+end
 
 local function put_in_status(status, created, id)
   local changed = redis.call('ZADD', BASE .. 'index:' .. status, created, id)
@@ -39,7 +49,7 @@ local function set_end(key, id, status, ended)
   return 1
 end
 
-for i = 4, #ARGV do
+for i = 6, #ARGV do
   local id = ARGV[i]
   local key = BASE .. execution_part(id)
   local row = redis.pcall('HMGET', key, 'status', 'created_at', 'ended_at', 'last_update_time', 'commit', 'attempts', 'woken',
@@ -49,7 +59,12 @@ for i = 4, #ARGV do
   for _, one in ipairs(STATUSES) do
     known = known or one == status
   end
-  if not row.err and known then
+  local tombstone = ARGV[4] .. key_part(id)
+  if not row.err and known and redis.call('HEXISTS', tombstone, ARGV[5]) == 1 then
+    out_of_all(id)
+    dies_with(key, tombstone)
+    deleted = deleted + 1
+  elseif not row.err and known then
     rows = rows + 1
     local created = tonumber(row[2] or '') or now_ms()
     if not redis.call('ZSCORE', KEYS[1], id) then
@@ -65,4 +80,4 @@ for i = 4, #ARGV do
     end
   end
 end
-return {'ok', rows, indexed, moved, ending, idle}
+return {'ok', rows, indexed, moved, ending, idle, deleted}
