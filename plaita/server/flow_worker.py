@@ -120,6 +120,11 @@ class FlowWorker:
         return self._config.instance_id
 
     @property
+    def settings(self) -> SupervisorConfig:
+        """What it goes by, judged whole (ledger C1)."""
+        return self._config
+
+    @property
     def stats(self) -> dict[str, int]:
         """Counters, under the names of ``plaita-supervisor status``."""
         return {} if self._host is None else self._host.stats.snapshot()

@@ -27,6 +27,7 @@ class ExecutionStorage(ABC):
     @abstractmethod
     def save_execution_state(self, execution_id: str, state: ExecutionState, *, token: str | None = None) -> bool:
         """Write the whole record; True. ``state.fence`` is set to what it stands under, so that it can be saved again.
+        A record without ``flow_hash`` is pinned to the stored definition of its flow and version, where there is one.
 
         Raises ExecutionLeaseError (another has the execution, or has had it since), ExecutionDeletedError (it was
         deleted), WrongKeyTypeError, and StatePersistError for anything else that kept it from being saved: the server,

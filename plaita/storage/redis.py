@@ -103,9 +103,11 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
         if state.tenant_id not in (None, "", self.keys.tenant):
             raise InputError(f"the state is of tenant {state.tenant_id!r}, this storage of {self.keys.tenant!r}")
         try:
-            row = to_fields(state.model_copy(update={"tenant_id": self.keys.tenant}))
+            row = to_fields(state.model_copy(update={"tenant_id": self.keys.tenant, **self._pinned(state)}))
         except jsontext.JSONValueError as error:
             raise StatePersistError(f"execution {execution!r} cannot be saved: {error}") from error
+        except UnreachableError as error:
+            raise StatePersistError(f"execution {execution!r} was not saved: {error}") from error
         request = states.Save(
             execution_id=execution,
             status=state.status,
@@ -124,6 +126,17 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
         except UnreachableError as error:
             raise StatePersistError(f"execution {execution!r} was not saved: {error}") from error
         return True
+
+    def _pinned(self, state: ExecutionState) -> dict[str, str]:
+        """Version and hash for a record that names a flow and no hash, as old ones do (ledger F6): those that a start
+        would take now, since whoever goes on goes by the hash."""
+        if state.flow_id is None or state.flow_hash is not None:
+            return {}
+        try:
+            found = self._do(flows.resolve(self.keys, state.flow_id, state.flow_version or "latest"))
+        except RefusedError:
+            return {}
+        return {"flow_version": found.version, "flow_hash": found.flow_hash}
 
     def load_execution_state(self, execution_id: str) -> ExecutionState | None:
         execution = check_id(execution_id, "execution id")

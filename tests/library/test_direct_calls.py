@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
-from library_world import Fails, Gate, World, chain, until
+from library_world import Fails, Gate, World, chain, types, until
 
 from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, ResumeProtocolError
 from plaita.server import FlowWorker
-from plaita.storage import ExecutionStorage, FlowStorage, MemoryExecutionStorage, MemoryFlowStorage, RedisFlowStorage
+from plaita.storage import (
+    ExecutionState,
+    ExecutionStorage,
+    FlowStorage,
+    MemoryExecutionStorage,
+    MemoryFlowStorage,
+    RedisExecutionStorage,
+    RedisFlowStorage,
+)
 from plaita.store import executions, leases
+from plaita.testing.server import Server
 
 
 def fails(times: int, **fields: Any) -> dict[str, Any]:
@@ -19,7 +30,7 @@ def fails(times: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_start_runs_to_its_end_and_leaves_nothing_behind(world: World) -> None:
-    world.put("f", {"type": "mock", "id": "m", "value": "{% $INPUT.x %}"})
+    world.put("f", {"type": "assignment", "id": "m", "output": "$INPUT.x"})
     answer = world.worker().start_flow("f", {"x": 1})
     assert answer == {
         "execution_id": answer["execution_id"],
@@ -36,6 +47,7 @@ def test_a_start_runs_to_its_end_and_leaves_nothing_behind(world: World) -> None
         "deduplicated": False,
     }
     assert set(answer["output"]) == {"start", "m"}
+    assert answer["output"]["m"] == 1
     assert world.lengths() == (0, 0, 0)
     assert world.row(answer["execution_id"]).lease is None
     assert world.client.get(answer["execution_id"])["status"] == "completed"
@@ -247,12 +259,12 @@ def test_while_another_holds_it_a_resume_says_so(world: World) -> None:
 
 
 def test_many_calls_at_once(world: World) -> None:
-    world.put("f", {"type": "mock", "id": "m", "value": "{% $INPUT.n %}"})
+    world.put("f", {"type": "assignment", "id": "m", "output": "$INPUT.n"})
     worker = world.worker(concurrency=2)
     came = [world.background(worker.start_flow, "f", {"n": number}) for number in range(20)]
     until(lambda: all(came), "all answers")
     assert [one["answer"]["status"] for one in came] == ["completed"] * 20
-    assert len({one["answer"]["execution_id"] for one in came}) == 20
+    assert [one["answer"]["output"]["m"] for one in came] == list(range(20))
 
 
 def test_F1_definitions_are_remembered_for_a_while(world: World) -> None:
@@ -341,3 +353,61 @@ def test_F7_callbacks_see_every_step_across_waits_and_workers(world: World) -> N
     assert seen == steps
     with pytest.raises(InputError, match="no callback"):
         world.worker(callback_handlers=[object()])
+
+
+def test_F6_a_record_without_a_hash_is_pinned_when_it_is_saved_and_goes_on(world: World) -> None:
+    world.put("f", {"type": "mock", "id": "m"}, {"type": "assignment", "id": "n", "output": "{% $NODE.m %} again"})
+    old = ExecutionState(execution_id="e", flow_id="f", next_node="n", context={"$NODE": {"m": "kept"}})
+    world.executions.save_execution_state("e", old)
+    answer = world.worker().resume_flow("e")
+    assert (answer["status"], answer["version"], answer["output"]) == (
+        "completed",
+        "1",
+        {"m": "kept", "n": "kept again"},
+    )
+
+
+def test_of_another_tenant(world: World) -> None:
+    executions_, flows = (
+        make(world.url, key_prefix=world.keys.prefix, tenant="t") for make in (RedisExecutionStorage, RedisFlowStorage)
+    )
+    flows.put_flow_definition("f", chain({"type": "t_waits", "id": "w"}))
+    with FlowWorker(executions_, flows, registry=types(), **world.queue) as worker:
+        answer = worker.start_flow("f", execution_id="e")
+        assert (answer["status"], answer["tenant_id"]) == ("suspended", "t")
+        assert worker.resume_flow("e", "event")["status"] == "completed"
+    assert executions_.load_execution_state("e") is not None
+    assert world.executions.load_execution_state("e") is None
+
+
+def test_settings_of_the_environment_count_and_the_storages_say_where(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put("f")
+    monkeypatch.setenv("PLAITA_EMBEDDED", "/nowhere")
+    monkeypatch.setenv("PLAITA_REDIS_URL", "redis://nowhere:1")
+    monkeypatch.setenv("PLAITA_QUEUE_NAME", f"{world.keys.prefix}:other")
+    with FlowWorker(world.executions, world.flows, registry=types(), lease_ttl_seconds=7) as worker:
+        assert worker.start_flow("f")["status"] == "completed"
+        assert (worker.settings.queue_name, worker.settings.lease_ttl_seconds) == (f"{world.keys.prefix}:other", 7)
+
+
+def test_a_server_that_is_away_while_a_step_runs_is_waited_for() -> None:
+    with tempfile.TemporaryDirectory(prefix="plaita-") as folder:
+        server = Server(Path(folder) / "data")
+        server.write_through()
+        world = World(server.url)
+        try:
+            name = world.gate("f")
+            came = world.background(world.worker().start_flow, "f", execution_id="e")
+            assert Gate.running[name].wait(60)
+            server.kill()
+            Gate.go_on[name].set()
+            assert Gate.left[name].wait(60)
+            server.start()
+            until(lambda: came, "the answer")
+            assert came["answer"]["status"] == "completed"
+            assert came["answer"]["output"]["gate"] == 1  # its step was not run again
+        finally:
+            world.close()
+            server.close()

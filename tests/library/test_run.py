@@ -20,7 +20,7 @@ def status(world: World, worker_id: str) -> str:
 
 
 def test_it_takes_from_the_queue_until_it_is_stopped(world: World) -> None:
-    world.put("f", {"type": "mock", "id": "m", "value": "{% $INPUT.n %}"})
+    world.put("f", {"type": "assignment", "id": "m", "output": "$INPUT.n"})
     worker = world.worker()
     came = world.background(worker.run)
     started = [world.client.start("f", {"n": number}).execution_id for number in range(10)]
