@@ -142,7 +142,7 @@ class Host:
             leaving=lambda: self.leaving,
             holder_record=self._holder_record,
         )
-        self._admission, self._settler, self._dispatch = way.admission, way.settler, way.dispatch
+        self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
         self._carries = Carries(loop, self._carried)
         self._consumer = Consumer(
             ConsumerSettings(
@@ -352,7 +352,7 @@ class Host:
         return max(0, self._config.executors - len(self._carries))
 
     def _give_back(self, entry: Entry) -> None:
-        self._background(self._settler.release(entry, leaving=self.leaving))
+        self._background(self._entries.release(entry, leaving=self.leaving))
 
     def _facts(self) -> dict[str, Any]:
         consuming = self._consuming is not None

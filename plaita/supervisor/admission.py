@@ -20,9 +20,9 @@ from plaita.store.carriers import Entry
 from plaita.store.keys import Keys
 from plaita.supervisor import logs
 from plaita.supervisor.affinity import Affinity
+from plaita.supervisor.entries import Entries
 from plaita.supervisor.log_limit import LogLimit
 from plaita.supervisor.sender import Sender
-from plaita.supervisor.settle import Settler
 from plaita.supervisor.stats import Stats
 
 REMEMBERED = 256
@@ -53,14 +53,14 @@ class Admission:
         settings: AdmissionSettings,
         keys: Keys,
         sender: Sender,
-        settler: Settler,
+        entries: Entries,
         stats: Stats,
         affinity: Affinity,
     ) -> None:
         self._settings = settings
         self._keys = keys
         self._sender = sender
-        self._settler = settler
+        self._entries = entries
         self._stats = stats
         self._affinity = affinity
         self._said = LogLimit(SAY_EVERY_MS)
@@ -100,7 +100,7 @@ class Admission:
             self._others.pop(next(iter(self._others)))
         self._others[f"{entry.stream} {entry.entry_id}"] = None
         if not entry.reclaimed:
-            await self._settler.let_others(entry)
+            await self._entries.let_others(entry)
 
     def tell(self, fit: Fit, theirs: str | None, entry_id: str | None = None, amount: int = 1) -> None:
         """Log that carriers were left to others, once a minute for each of their generations."""
@@ -137,5 +137,5 @@ class Admission:
             age_s=None if ruling.age_ms is None else ruling.age_ms // 1000,
             limit_s=limit // 1000,
         )
-        await self._settler.ack(entry)
+        await self._entries.ack(entry)
         return False

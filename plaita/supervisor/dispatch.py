@@ -32,6 +32,7 @@ from plaita.supervisor import logs
 from plaita.supervisor.admission import Admission
 from plaita.supervisor.crash_points import Point, reach
 from plaita.supervisor.dead_letters import DeadLetters, Wanted
+from plaita.supervisor.entries import Entries
 from plaita.supervisor.executor import Died
 from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
 from plaita.supervisor.held import Held, NodeTiming
@@ -66,6 +67,7 @@ class Dispatch:
         stepper: Stepper,
         keeper: LeaseKeeper,
         flows: FlowCache,
+        entries: Entries,
         settler: Settler,
         dead_letters: DeadLetters,
         admission: Admission,
@@ -81,6 +83,7 @@ class Dispatch:
         self._stepper = stepper
         self._keeper = keeper
         self._flows = flows
+        self._entries = entries
         self._settler = settler
         self._dead_letters = dead_letters
         self._admission = admission
@@ -121,7 +124,7 @@ class Dispatch:
             await self._give_up(entry, str(error), "malformed", raw=True)
             return
         if self._leaving():
-            await self._settler.release(entry)
+            await self._entries.release(entry)
             return
         if not await self._admission.runs_here(carrier, entry):
             return
@@ -148,7 +151,7 @@ class Dispatch:
         until = boot_ms() + self._settings.lease_ttl_ms
         answer = await self._sender.send(executions.load(keys, carrier.execution_id), until=until)
         if answer is None:
-            await self._settler.let_others(entry)
+            await self._entries.let_others(entry)
             return False
         row = answer.value if isinstance(answer, Value) else None
         if row is None or row.status != "error":
@@ -163,10 +166,10 @@ class Dispatch:
                 detail=str(error),
                 advice="it stays in error; put the definition it began with back and retry again",
             )
-            await self._settler.ack(entry)
+            await self._entries.ack(entry)
             return False
         if flow is None:
-            await self._settler.let_others(entry)
+            await self._entries.let_others(entry)
         return flow is not None
 
     async def _begin(self, keys: Keys, carrier: Carrier, entry: Entry) -> tuple[Begun, lease.Times] | None:
@@ -198,7 +201,7 @@ class Dispatch:
             self._tell_how(carrier, answer[0])
             return answer
         if answer is None:
-            await self._settler.let_others(entry)  # or it would lie here until it had been idle for long
+            await self._entries.let_others(entry)  # or it would lie here until it had been idle for long
             return None
         if answer.reason == "leased":
             await self._conflict(carrier, entry, answer.detail)
@@ -223,9 +226,9 @@ class Dispatch:
         status, _, other = detail.partition(" ")
         logs.info("start.deduplicated", execution_id=carrier.execution_id, first=other, status=status)
         if status in ("pending", "running"):
-            await self._settler.continue_other(keys, entry, other, carrier.flow_id or "")
+            await self._entries.continue_other(keys, entry, other, carrier.flow_id or "")
         else:
-            await self._settler.ack(entry)
+            await self._entries.ack(entry)
 
     async def _ask_to_begin(self, keys: Keys, request: Begin) -> tuple[Begun, lease.Times] | Refused | None:
         sent_at = boot_ms()
@@ -261,7 +264,7 @@ class Dispatch:
             if behind is not None:
                 behind.append(entry)
         else:
-            acked = await self._settler.ack_duplicate(carrier.tenant_id, carrier.execution_id, entry)
+            acked = await self._entries.ack_duplicate(carrier.tenant_id, carrier.execution_id, entry)
             if acked and carrier.resume_type in ("continue", "retry"):
                 logs.warning(
                     "resume.no_effect",
@@ -282,10 +285,10 @@ class Dispatch:
         if answer.reason == "too_old":
             self._stats.add("carriers_too_old")
         if ruling.settle is Settle.ACK:
-            await self._settler.ack(entry)
+            await self._entries.ack(entry)
         elif ruling.settle is Settle.POISON:
             self._stats.add("poison_acked")
-            await self._settler.ack(entry)
+            await self._entries.ack(entry)
         elif ruling.settle is Settle.DEAD_LETTER:
             reason = f"{answer.reason}: {ruling.explanation} ({answer.detail})" if answer.detail else ruling.explanation
             await self._give_up(entry, reason, answer.reason, carrier=carrier)
@@ -369,14 +372,14 @@ class Dispatch:
             else:
                 await self._advance(held, entry, flow)
                 if held.lease_lost:
-                    await self._settler.let_others(entry)
+                    await self._entries.let_others(entry)
         finally:
             self._keeper.remove(held)
             self._stepper.let_go(held)
             if self._behind.get((keys.tenant, execution_id)) is behind:
                 del self._behind[keys.tenant, execution_id]
             for waiting in behind:
-                await self._settler.let_others(waiting)  # it may be the event that the execution waits for by now
+                await self._entries.let_others(waiting)  # it may be the event that the execution waits for by now
 
     def _held(
         self, keys: Keys, execution_id: str, entry: Entry, begun: Begun, times: lease.Times, flow: StoredFlow

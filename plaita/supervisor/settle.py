@@ -22,7 +22,7 @@ from plaita.policy import lease, retry
 from plaita.policy.carrier import schema_version_of
 from plaita.policy.copies import continue_copy, timer_carrier
 from plaita.policy.dead_letter import envelope
-from plaita.store import carriers, executions, failures
+from plaita.store import executions, failures
 from plaita.store.call import Call, Refused, Value
 from plaita.store.carriers import Entry
 from plaita.store.executions import (
@@ -74,50 +74,6 @@ class Settler:
         self._stats = stats
         self._dead_letters = dead_letters
         self._answers = HeldAnswers()
-
-    # -- entries without an execution in hand ------------------------------------------------------------
-
-    async def ack(self, entry: Entry) -> None:
-        """Ack and delete."""
-        answer = await self._sender.send(carriers.ack(self._keys, entry.stream, entry.entry_id), until=self._soon())
-        if isinstance(answer, Value):
-            self._stats.add("acked")
-
-    async def let_others(self, entry: Entry) -> None:
-        """The lease ran out under us: whoever reads next may have the carrier at once, if still pending for us."""
-        call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
-        await self._sender.send(call, until=self._soon())
-
-    async def continue_other(self, keys: Keys, entry: Entry, execution_id: str, flow_id: str) -> None:
-        """In the place of this carrier, one that continues another execution (ledger S2)."""
-        copy = continue_copy(
-            entry.fields, entry.entry_id, execution_id=execution_id, flow_id=flow_id, tenant_id=keys.tenant
-        )
-        call = carriers.replace(self._keys, entry.stream, entry.entry_id, "w", copy)
-        if isinstance(await self._sender.send(call, until=self._soon()), Value):
-            self._stats.add("acked")
-
-    async def ack_duplicate(self, tenant: str, execution_id: str, entry: Entry) -> bool:
-        """Ack a carrier whose execution its holder has with another one; False where that is not so any more, and this
-        one stays pending (ledger L5)."""
-        call = carriers.ack_duplicate(self._keys, tenant, execution_id, entry.stream, entry.entry_id)
-        answer = await self._sender.send(call, until=self._soon())
-        if isinstance(answer, Value):
-            self._stats.add("acked")
-            return True
-        logs.info("duplicate.kept", execution_id=execution_id, entry_id=entry.entry_id, answer=answer)
-        return False
-
-    async def release(self, entry: Entry, *, leaving: bool = True) -> None:
-        """Let others have it at once: it was read, and nothing was begun (ledger R1). ``leaving``: because this host
-        takes no more, not for want of an executor at this moment."""
-        call = carriers.release(self._keys, self._settings.consumer, entry.stream, entry.entry_id)
-        answer = await self._sender.send(call, until=self._soon())
-        level, event = (30, "drain-read-gate") if leaving else (10, "carrier.given_back")
-        logs.log(level, event, entry_id=entry.entry_id, released=isinstance(answer, Value))
-
-    def _soon(self) -> int:
-        return boot_ms() + self._settings.lease_ttl_ms
 
     # -- a step is done ----------------------------------------------------------------------------------------
 
@@ -400,7 +356,7 @@ class Settler:
                 control,
                 node_id=held.node_id,
                 attempt=held.attempt - held.lost + lost,
-                until=min(self._soon(), held.lease.horizon),
+                until=min(boot_ms() + self._settings.lease_ttl_ms, held.lease.horizon),
             )
             error = records.error(held, what, cause=death["cause"], exception="ExecutorDiedError")
             error["death"] = death

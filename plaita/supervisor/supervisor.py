@@ -174,7 +174,7 @@ class Supervisor:
             leaving=lambda: self._life.leaving,
             holder_record=self._holder_record,
         )
-        self._admission, self._settler, self._dispatch = way.admission, way.settler, way.dispatch
+        self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
         self._carries = Carries(loop, self._carried)
         self._consumer = Consumer(
             ConsumerSettings(
@@ -311,7 +311,7 @@ class Supervisor:
             self._idle_if_empty()
 
     def _give_back(self, entry: Entry) -> None:
-        giving = self._background(self._settler.release(entry, leaving=self._life.leaving))
+        giving = self._background(self._entries.release(entry, leaving=self._life.leaving))
         self._givings.add(giving)
         giving.add_done_callback(self._givings.discard)
 

@@ -1,4 +1,4 @@
-"""How a carrier's parts are put together from the settings: admission, settler, dead letters, dispatch."""
+"""How a carrier's parts are put together from the settings: entries, admission, settler, dead letters, dispatch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from plaita.supervisor.admission import Admission, AdmissionSettings
 from plaita.supervisor.affinity import Affinity
 from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
+from plaita.supervisor.entries import Entries
 from plaita.supervisor.flow_cache import FlowCache
 from plaita.supervisor.lease_keeper import LeaseKeeper
 from plaita.supervisor.pool import Pool, PoolSettings
@@ -29,7 +30,7 @@ class Way:
     """The parts that a carrier passes through."""
 
     admission: Admission
-    settler: Settler
+    entries: Entries
     dispatch: Dispatch
 
 
@@ -71,6 +72,7 @@ def build_way(
         max_deliveries=config.max_deliveries,
         patience_ms=lease_ttl_ms,
     )
+    entries = Entries(config.consumer_name, lease_ttl_ms, keys, sender, stats)
     settler = Settler(
         SettleSettings(
             consumer=config.consumer_name,
@@ -92,7 +94,7 @@ def build_way(
         ),
         keys,
         sender,
-        settler,
+        entries,
         stats,
         Affinity(
             keys,
@@ -127,6 +129,7 @@ def build_way(
         ),
         keeper,
         FlowCache(sender),
+        entries,
         settler,
         dead_letters,
         admission,
@@ -134,4 +137,4 @@ def build_way(
         leaving=leaving,
         holder_record=holder_record,
     )
-    return Way(admission, settler, dispatch)
+    return Way(admission, entries, dispatch)
