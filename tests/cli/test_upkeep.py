@@ -149,7 +149,7 @@ def test_D2_a_deleted_execution_whose_row_came_back_is_in_no_index_and_gets_no_c
     assert rows.members() == rows.members("pending") == {"other"}
     assert redis_do("ZSCORE", keys.expiry, "e") is None
     # and it goes with its tombstone, else the delete would be undone by waiting
-    assert 0 < redis_do("PTTL", keys.row("e")) <= redis_do("PTTL", keys.tombstone("e"))
+    assert 0 < redis_do("PEXPIRETIME", keys.row("e")) <= redis_do("PEXPIRETIME", keys.tombstone("e"))
     assert "deleted executions" in plaita("reindex").out
     again = plaita("rm", "e", "--json")
     assert (again.code, again.json["existed"]) == (0, True)

@@ -14,16 +14,21 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hosts import World, until
 
 from plaita import jsontext
+from plaita.client import upkeep
+from plaita.client.operations import remove_execution
 from plaita.clock import iso_utc, wall_ms
+from plaita.errors import ExecutionDeletedError, ExecutionLeaseError, RefusedError
 from plaita.policy.carrier import resume_payload, start_payload
 from plaita.policy.copies import continue_copy, same_body, timer_carrier
 from plaita.policy.dead_letter import envelope
+from plaita.storage import RedisExecutionStorage
 from plaita.store import delayed, executions, failures, leases
 from plaita.store.call import Call, Refused, Value
 from plaita.store.executions import (
@@ -53,6 +58,11 @@ FLAGS: dict[str, Any] = {
 }  # fmt: skip
 IDLE = 100_000_000
 TOMBSTONE_MS = LIMIT
+
+
+def ago(days: float) -> int:
+    """Epoch ms. A second more than said: a tombstone of just 30 days is there for its last millisecond still."""
+    return wall_ms() - int(days * DAY) - 1000
 
 
 @dataclass
@@ -441,7 +451,7 @@ def store_flow(world: World) -> None:
 
 def build(world: World, name: str, day: float) -> Cell:
     execution_id = f"{name}.{day:.5f}".replace("_", "-")
-    cell = Cell(world, name, day, execution_id, wall_ms() - int(day * DAY))
+    cell = Cell(world, name, day, execution_id, ago(day))
     ROADS[name](cell)
     return cell
 
@@ -449,7 +459,7 @@ def build(world: World, name: str, day: float) -> Cell:
 def is_back(cell: Cell, ran: Counter[str]) -> bool:
     keys = cell.world.keys
     row = cell.world.do(raw("DUMP", keys.row(cell.execution_id)))
-    if ran[cell.execution_id] or row != cell.stays:
+    if ran[cell.execution_id] or row not in (cell.stays, None):  # what a backup brought back may be gone again
         return True
     others = cell.world.do(raw("EXISTS", keys.lease(cell.execution_id), keys.fence(cell.execution_id)))
     indexed = cell.world.do(raw("ZSCORE", keys.index("running"), cell.execution_id))
@@ -485,7 +495,8 @@ def test_D2_a_deleted_execution_does_not_come_back_by_any_road_on_any_day(world:
     # the dedup key of a deleted execution is free for another
     others = {f"other.{cell.execution_id}" for cell in cells if cell.road == "dedup_hit_of_its_key"}
     assert set(ran) == others
-    counters = supervisor.status()["counters"]  # type: ignore[index]
+    status = supervisor.wait_status(lambda s: s["counters"]["finished"] >= len(others), "the ends are counted")
+    counters = status["counters"]
     assert counters["finished"] == len(others)
     # no recovery copy, no retry, nothing else was made of them
     assert counters["delayed_promoted"] == sum(
@@ -550,7 +561,7 @@ def everything(world: World) -> dict[bytes, bytes]:
 
 
 def held_and_deleted(world: World, name: str, day: float, restore: tuple[str, ...] = ()) -> tuple[Cell, Begun]:
-    cell = Cell(world, name, day, f"{name}.{day:.5f}", wall_ms() - int(day * DAY))
+    cell = Cell(world, name, day, f"{name}.{day:.5f}", ago(day))
     cell.lives()
     begun = cell.held()
     dumps = {key: world.do(raw("DUMP", key)) for key in keys_of(cell)}
@@ -614,6 +625,134 @@ def test_D1_a_start_sent_again_is_refused_while_the_tombstone_stands(world: Worl
         assert isinstance(answer, Refused)
         assert answer.reason == "tombstoned"
         assert world.do(raw("EXISTS", world.keys.row(cell.execution_id))) == 0
+
+
+# -- by hand, and by a program of one's own -------------------------------------------------------------------------
+
+
+def test_D2_a_start_under_its_id_by_hand_is_refused_for_30_days(world: World) -> None:
+    """After them the id is like any that was never used: what begins is another execution, by somebody's wish."""
+    store_flow(world)
+    for day in DAYS:
+        cell = build_only(world, "by-hand", day)
+        cell.deleted()
+        if day >= BORDER:
+            continue
+        with pytest.raises(RefusedError) as refused:
+            world.client.start("noted", {}, execution_id=cell.execution_id)
+        assert refused.value.reason == "tombstoned", day
+        assert world.do(raw("EXISTS", world.keys.row(cell.execution_id))) == 0
+
+
+def build_only(world: World, name: str, day: float) -> Cell:
+    cell = Cell(world, name, day, f"{name}.{day:.5f}", ago(day))
+    cell.lives()
+    return cell
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_D1_D2_a_program_that_read_it_before_saves_nothing(world: World, held: bool) -> None:
+    store_flow(world)
+    storage = RedisExecutionStorage(world.url, key_prefix=world.keys.prefix)
+    try:
+        for day in DAYS:
+            cell = build_only(world, "saved", day)
+            token = cell.held().token if held else None
+            state = storage.load_execution_state(cell.execution_id)
+            assert state is not None
+            if not held:
+                storage.save_execution_state(cell.execution_id, state)  # the last that it saved
+            cell.deleted()
+            before = everything(world)
+            with pytest.raises((ExecutionDeletedError, ExecutionLeaseError)):
+                storage.save_execution_state(cell.execution_id, state, token=token)
+            assert everything(world) == before, day
+    finally:
+        storage.close()
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+@pytest.mark.parametrize("stage", ["pending", "running"])
+def test_D2_reindex_and_reap_bring_nothing_back(world: World, requeue: bool, stage: str) -> None:
+    store_flow(world)
+    cells = []
+    for day in range(30):
+        cell = build_only(world, "again", day)
+        if stage == "running":
+            cell.held()
+        row = world.keys.row(cell.execution_id)
+        dump = world.do(raw("DUMP", row))
+        cell.deleted()
+        cell.restore(row, dumps={row: dump})
+        for index in (world.keys.index(), world.keys.index(stage)):
+            world.do(raw("ZADD", index, cell.deleted_at, cell.execution_id))
+        cells.append(cell)
+    if stage == "running":  # as it stands in the index a restored row may be found by `reap`, and is dead either way
+        world.client.perform(upkeep.reap(world.keys, 0.0000001, LIMIT))
+    answer = world.client.perform(upkeep.reindex(world.keys, LIMIT, requeue=requeue))
+    assert (answer["rows"], answer["deleted"], answer["executions"]) == (0, len(cells), [])
+    assert world.do(raw("ZCARD", world.keys.index())) == world.do(raw("ZCARD", world.keys.expiry)) == 0
+    assert not any(one.length for one in world.stats().streams)
+    for cell in cells:
+        for kind in ("continue", "retry"):
+            request = ResumeRequest(cell.execution_id, kind, b"{}")
+            answered = world.runner.run(executions.request_resume(world.keys, request))
+            assert isinstance(answered, Refused)
+            assert answered.reason == "tombstoned"
+        ends = world.do(raw("PEXPIRETIME", world.keys.row(cell.execution_id)))
+        assert 0 < ends <= world.do(raw("PEXPIRETIME", world.keys.tombstone(cell.execution_id)))
+
+
+# -- under the hands of a supervisor ----------------------------------------------------------------------------------
+
+
+def test_D1_a_step_that_runs_while_its_execution_is_deleted_saves_nothing_and_ends(world: World) -> None:
+    lines_, gate = str(world.folder / "lines"), world.folder / "gate"
+    world.chain("gated", {"type": "t_gated", "id": "a", "file": lines_, "gate": str(gate)})
+    supervisor = world.serving(**FLAGS)
+    execution = world.start("gated")
+    supervisor.busy("a")
+    with pytest.raises(RefusedError) as refused:
+        world.client.perform(remove_execution(world.keys, execution, "", force=False))
+    assert refused.value.reason == "running"
+    world.client.perform(remove_execution(world.keys, execution, "", force=True))
+    Path(f"{gate}.1").touch()
+    supervisor.wait_status(lambda s: all(one["state"] == "idle" for one in s["executors"]), "idle executors")
+    until(lambda: quiet(world), "a quiet queue")
+    left = {key.decode() for key in everything(world) if execution in key.decode()}
+    assert left == {world.keys.tombstone(execution), world.keys.fencegen(execution)}
+    assert lines(world)[execution] == 1
+
+
+# -- what is not promised ---------------------------------------------------------------------------------------------
+
+
+def test_D2_the_known_limit(world: World) -> None:
+    """A start that brings its own input along, made AFTER the delete: dropped as long as the tombstone stands; once it
+    has waited that out, and is itself young enough, it begins an execution of that id anew, from its own input. So does
+    a start that is enqueued after the 30 days. Nothing of the deleted one comes back. A resume never makes a row."""
+    store_flow(world)
+    cells = {}
+    for made, met in ((5, 29), (5, 31), (31, 31)):
+        cell = Cell(world, "limit", met, f"limit.{made}.{met}", wall_ms() - met * DAY)
+        cell.lives()
+        cell.ended("completed")
+        cell.deleted()
+        cell.send(cell.foreign(params={"made": made}), at=cell.deleted_at + made * DAY)
+        cells[made, met] = cell
+        resumed = Cell(world, "limit", met, f"resumed.{made}.{met}", wall_ms() - met * DAY)
+        resumed.lives()
+        resumed.deleted()
+        resumed.send(resumed.resume("continue"), "w", at=resumed.deleted_at + made * DAY)
+        cells[-made, met] = resumed
+    add_all(world, [one for cell in cells.values() for one in cell.sent])
+    world.serving(**FLAGS)
+    until(lambda: quiet(world), "a quiet queue")
+    assert set(lines(world)) == {cells[5, 31].execution_id, cells[31, 31].execution_id}
+    anew = world.wait(cells[5, 31].execution_id)
+    assert (anew["status"], anew["input"]) == ("completed", {"made": 5})
+    for made, met in ((5, 29), (-5, 29), (-5, 31), (-31, 31)):
+        assert world.do(raw("EXISTS", world.keys.row(cells[made, met].execution_id))) == 0
 
 
 # -- the end of a row is no delete, and must not be less than one (ledger D7, DECISIONS 17) ---------------------------
