@@ -26,6 +26,8 @@ from plaita.flow.limits import DEFAULT_LIMITS
 from plaita.flow.outline import flow_hash, outline
 from plaita.flow.text import read_definition
 from plaita.ids import check_id
+from plaita.policy.retention import tombstone_ttl_ms
+from plaita.runtime_config import load_retention_config
 from plaita.storage.base import ExecutionStorage, FlowStorage, StoredVersion
 from plaita.storage.state import ExecutionState, from_row, listed, time_ms, to_fields
 from plaita.store import executions, flows, states
@@ -37,7 +39,7 @@ T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DAY_MS = 86_400_000
-RETENTION_DAYS = 30  # of terminal rows and of tombstones (DECISIONS 17, ledger D2)
+RETENTION_DAYS = 30  # of terminal rows (DECISIONS 17)
 MAX_LISTED = 10_000
 
 _log = logging.getLogger("plaita.storage")
@@ -167,7 +169,7 @@ class RedisExecutionStorage(Connected, ExecutionStorage):
             execution,
             reason,
             force=True,
-            tombstone_ttl_ms=max(self.retention_ms, RETENTION_DAYS * DAY_MS),
+            tombstone_ttl_ms=max(self.retention_ms, _tombstone_ms()),
             token=token,
         )
         try:
@@ -250,6 +252,15 @@ class RedisFlowStorage(Connected, FlowStorage):
             if error.reason == "no_flow":
                 return False
             raise
+
+
+def _tombstone_ms() -> int:
+    """As long as the settings say, which supervisors read their age limit from too: a carrier that one of them would
+    still run must meet it (ledger D2). Raises ConfigError."""
+    kept = load_retention_config()
+    return tombstone_ttl_ms(
+        kept.execution_tombstone_ttl_seconds, kept.execution_state_ttl_days, kept.task_max_age_seconds
+    )
 
 
 def _wrong_type(execution: str, error: RefusedError) -> str:

@@ -375,6 +375,20 @@ def test_D1_a_delete_is_a_revocation(pair: Pair) -> None:
     assert pair.raw("EXISTS", pair.keys.fencegen("e"), pair.keys.tombstone("e")) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "days"),
+    [("PLAITA_TASK_MAX_AGE_SECONDS", str(60 * 86_400), 60), ("PLAITA_EXECUTION_STATE_TTL_DAYS", "1", 30)],
+)
+def test_D2_a_tombstone_outlives_every_carrier_that_a_supervisor_would_still_run(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str, value: str, days: int
+) -> None:
+    monkeypatch.setenv(name, value)
+    pair.executions.save_execution_state("e", state())
+    assert pair.executions.delete_execution_state("e") is True
+    left = pair.raw("PTTL", pair.keys.tombstone("e"))
+    assert 0 <= days * 86_400_000 - left < 3_600_000
+
+
 def test_D1_an_old_generation_does_not_delete_a_newer_ones_row(pair: Pair) -> None:
     _, held = begun(pair)
     pair.raw("DEL", pair.keys.lease("e"))
