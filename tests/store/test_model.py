@@ -150,6 +150,7 @@ class Execution:
     of_all: int = 0
     wakeups: int = 0
     deterministic: int = 0
+    odd_lease: bool = False  # a lease or a row was brought back: they need not fit
     era: int = 0  # raised when its row is brought back: what was woken then may be woken again
 
     def node_is_done(self, node: str) -> None:
@@ -843,6 +844,7 @@ class Scripts(RuleBasedStateMachine):
         execution = self.executions[saved.name]
         ttl = TTL if saved.word == "lease" else 0
         self.raw("RESTORE", self.key(saved.name, saved.word), ttl, saved.dump, "REPLACE")
+        execution.odd_lease |= saved.word in ("lease", "row")
         if saved.word in ("fence", "fencegen"):
             execution.restored.add(saved.word)
         if saved.word != "row":
@@ -871,6 +873,8 @@ class Scripts(RuleBasedStateMachine):
             self.counters_are_right(name, execution, photo)
             self.timers_are_right(name, execution, photo)
             row = execution.row
+            running = row is not None and row.status == "running"
+            assert running or execution.odd_lease or not photo.leased[name], f"{name} is {row} and leased"
             if row is None or row.status in TERMINAL:
                 continue
             assert photo.endless[name], f"{name} is {row.status} and would expire"
@@ -932,9 +936,9 @@ class Scripts(RuleBasedStateMachine):
         sets = [self.keys.index(), self.keys.expiry, *(self.keys.index(status) for status in STATUSES)]
         streams = [self.keys.queue, self.keys.wake]
         names = [*(self.keys.row(name) for name in NAMES), *sets, *streams, self.keys.delayed, *counters]
-        flags = [self.keys.cancel(name) for name in NAMES]
-        rows, members, found, due, counts, cancels, times = self.raw(
-            "EVAL", PHOTO, len(names) + len(NAMES), *names, *flags, self.keys.group, len(NAMES), len(sets)
+        flags = [key for name in NAMES for key in (self.keys.cancel(name), self.keys.lease(name))]
+        rows, members, found, due, counts, there, times = self.raw(
+            "EVAL", PHOTO, len(names) + len(flags), *names, *flags, self.keys.group, len(NAMES), len(sets)
         )
         listed, expiring, *by_status = [[text(member) for member in flat] for flat in members]
         deliverable, timers, wakes = set(), {name: set() for name in NAMES}, {}
@@ -963,7 +967,8 @@ class Scripts(RuleBasedStateMachine):
             expiring={name: name in expiring for name in NAMES},
             counters={key: int(count or 0) for key, count in zip(counters, counts, strict=True)},
             deliverable=deliverable,
-            cancels={name: flag == 1 for name, flag in zip(NAMES, cancels, strict=True)},
+            cancels={name: flag == 1 for name, flag in zip(NAMES, there[::2], strict=True)},
+            leased={name: flag == 1 for name, flag in zip(NAMES, there[1::2], strict=True)},
             endless={name: ttl == -1 for name, ttl in zip(NAMES, times, strict=True)},
             timers=timers,
             wakes=wakes,
@@ -982,6 +987,7 @@ class Photo:
     counters: dict[str, int]
     deliverable: set[str]
     cancels: dict[str, bool]
+    leased: dict[str, bool]
     endless: dict[str, bool]
     timers: dict[str, set[str]]
     wakes: dict[bytes, tuple[str, str]]
@@ -1000,9 +1006,10 @@ for i = 1, 2 do
   answer[3][i] = {groups, pending, redis.call('XRANGE', stream, '-', '+')}
 end
 answer[4] = redis.call('ZRANGE', next_key(), 0, -1)
-while at < #KEYS - rows do answer[5][#answer[5] + 1] = redis.call('GET', next_key()) end
+while at < #KEYS - 2 * rows do answer[5][#answer[5] + 1] = redis.call('GET', next_key()) end
 for i = 1, rows do
-  answer[6][i] = redis.call('EXISTS', next_key())
+  answer[6][i * 2 - 1] = redis.call('EXISTS', next_key())
+  answer[6][i * 2] = redis.call('EXISTS', next_key())
   answer[7][i] = redis.call('PTTL', KEYS[i])
 end
 return answer
