@@ -114,6 +114,19 @@ def held_tokens(keys: Keys, held: Sequence[tuple[str, str]]) -> Call[list[Owners
     )
 
 
+def drop(keys: Keys, execution_id: str, value: str) -> Call[bool]:
+    """Take away a lease whose holder is dead for certain: only while its value is this. False where it is not."""
+    return Call(
+        "leases.drop",
+        script("drop_lease"),
+        (keys.lease(execution_id),),
+        (value,),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 def cancel_flags(keys: Keys, executions: Sequence[tuple[str, str]]) -> Call[list[str | None]]:
     """The cancel reasons of (tenant, execution id) pairs in order; None where no cancel is asked (DECISIONS 13)."""
     names = [keys.for_tenant(tenant).cancel(execution_id) for tenant, execution_id in executions]

@@ -197,6 +197,11 @@ class Dispatch:
             wait=carrier.wait,
         )
         answer = await self._ask_to_begin(keys, request)
+        if isinstance(answer, Refused) and answer.reason == "leased" and self._of_an_earlier_life(answer.detail):
+            # A reclaim that knows the execution by the entry's fields has seen to it; here only the payload names it.
+            until = boot_ms() + self._settings.lease_ttl_ms
+            await self._sender.send(leases.drop(keys, carrier.execution_id, answer.detail), until=until)
+            answer = await self._ask_to_begin(keys, request)
         if isinstance(answer, tuple):
             self._tell_how(carrier, answer[0])
             return answer
@@ -210,6 +215,15 @@ class Dispatch:
         else:
             await self._refused(carrier, entry, answer)
         return None
+
+    def _of_an_earlier_life(self, lease_value: str) -> bool:
+        """Whether the holder is this instance before it was started anew: dead for certain, by the registry (DECISIONS
+        1, docs/decisions/0002)."""
+        there = leases.parse_lease(lease_value)
+        instance, _, incarnation = self._settings.holder.rpartition("/")
+        if not self._settings.registry or there is None:
+            return False
+        return there.instance_id == instance and there.incarnation != incarnation
 
     def _tell_how(self, carrier: Carrier, begun: Begun) -> None:
         """What a resume came to, where it is another thing than its type says."""

@@ -106,6 +106,16 @@ def test_DECISIONS_13_a_signal_that_came_too_late_is_forgotten(world, status: st
     assert ("cancel_signalled_at" in world.row()) == (status == "cancelled")
 
 
+def test_DECISIONS_1_a_lease_is_dropped_only_while_it_is_the_one_that_was_seen(world):
+    _, begun = world.running()
+    before = world.everything()
+    assert world.do(leases.drop(world.keys, "e", begun.lease_value + "1")) is False
+    assert world.everything() == before
+    assert world.do(leases.drop(world.keys, "e", begun.lease_value)) is True
+    assert world.raw("EXISTS", world.keys.lease("e")) == 0
+    assert world.do(leases.drop(world.keys, "e", begun.lease_value)) is False
+
+
 def test_no_renewals_is_an_empty_answer(world):
     assert renew(world) == []
 
