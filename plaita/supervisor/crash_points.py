@@ -3,7 +3,7 @@
 Set at start, ``PLAITA_TEST_CRASH_AT=<point>[:n]`` kills this process the ``n``-th time (default: the first) that it
 comes to the point. Without it nothing here runs but one look at a module attribute a step. What Redis is asked and
 answers passes through one runner, so ``CrashingRunner`` finds nearly all points; the two that lie between supervisor
-and executor are reached from ``dispatch``. Decides nothing and undoes nothing: dying is all it does.
+and executor are reached from ``stepping``. Decides nothing and undoes nothing: dying is all it does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Point(StrEnum):
     """In the order of a task's way. ``ready``: the call is about to be sent. ``sent``: it is on its way to Redis, and
     nobody has looked at an answer. ``answered``: the answer is read, and nothing has been done about it."""
 
-    PROMOTED = "promoted"  # due delayed records were moved to their stream
+    PROMOTED = "promoted"  # due delayed records were moved to their stream, waits whose time is over were woken
     TAKEN = "taken"  # carriers are delivered to us, no lease is taken
     BEGIN_SENT = "begin.sent"
     BEGUN = "begin.answered"
@@ -40,6 +40,8 @@ class Point(StrEnum):
     STEP_ANSWERED = "step.answered"  # node code is done, nothing of it is in Redis
     COMMIT_SENT = "commit.sent"
     COMMITTED = "commit.answered"
+    SUSPEND_SENT = "suspend.sent"  # the node waits
+    SUSPENDED = "suspend.answered"
     RETAKE_SENT = "retake.sent"  # after an executor's death
     RETAKEN = "retake.answered"
     FAILURE_COUNTED = "count_failure.answered"  # the node raised; not yet postponed or ended

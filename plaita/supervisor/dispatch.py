@@ -30,7 +30,6 @@ from plaita.store.executions import Begin, Begun, ForeignStart
 from plaita.store.keys import Keys, check_tenant
 from plaita.supervisor import logs
 from plaita.supervisor.admission import Admission
-from plaita.supervisor.crash_points import Point, reach
 from plaita.supervisor.dead_letters import DeadLetters, Wanted
 from plaita.supervisor.entries import Entries
 from plaita.supervisor.executor import Died
@@ -370,7 +369,7 @@ class Dispatch:
         try:
             flow = await self._flows.get(keys, control.get("flow_hash", ""), times.kill_at)
         except FlowGone as error:
-            await self._settler.definition_gone(keys, entry, begun, execution_id, times, str(error))
+            await self._settler.definition_gone(keys, entry, begun, execution_id, times, str(error), error.found_hash)
             return
         if flow is None:
             return  # Redis did not answer in time; the lease runs out and the carrier is delivered again
@@ -472,7 +471,6 @@ class Dispatch:
 
     async def _settle(self, held: Held, entry: Entry, outcome: Answer | Died) -> Action | None:
         """Write down what became of a step. The action of the next one, or None when the carrier is let go."""
-        reach(Point.STEP_ANSWERED)
         elapsed = max(0, boot_ms() - held.step_started)
         reason = held.executor.stop_reason if held.executor is not None else None
         if isinstance(outcome, Died):

@@ -93,6 +93,7 @@ class Stepper:
             executor.holds = (held.execution_id, held.token)
             outcome = await self._await_answer(held, executor, message, action)
             if not isinstance(outcome, Need):
+                reach(Point.STEP_ANSWERED)
                 return outcome
             executor.holds = None
             executor.flows.pop(held.flow_hash, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from crash_matrix import Cell, all_cells, continue_carrier, one_cell_a_point, table, try_cell, try_cells
+from crash_matrix import all_cells, one_cell_a_point, table, try_cells
+from crash_trial import Cell, continue_carrier, try_cell
 from hosts import World
 
 from plaita.store import carriers

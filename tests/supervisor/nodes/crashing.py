@@ -8,26 +8,56 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plaita import Node
+from plaita import EventNode, Node
 
 
 class Noted(Node):
     """Appends ``execution node attempt pid`` to ``file``, sleeps ``seconds``, and raises in its first ``fails`` runs of
-    this execution."""
+    this execution: what is retried, or with ``final`` what is not."""
 
     node_type = "t_noted"
     file: str
     seconds: float = 0.0
     fails: int = 0
+    final: bool = False
 
     def execute(self, execution: Any) -> Any:
         run = note(self.file, execution)
-        end = time.monotonic() + self.seconds
-        while time.monotonic() < end:
-            time.sleep(0.01)
+        spend(self.seconds)
         if run <= self.fails:
-            raise RuntimeError(f"run {run} of {self.fails} that fail")
+            raise (ValueError if self.final else RuntimeError)(f"run {run} of {self.fails} that fail")
         return execution.attempt
+
+
+class NotedWait(EventNode):
+    """Waits for a ``go``; appends ``execution node.entry attempt pid`` to ``file`` for each of its four entries, and
+    sleeps ``seconds`` in the one that ``slow`` names."""
+
+    node_type = "t_noted_wait"
+    event_type: str | None = "go"
+    file: str
+    slow: str = ""
+    seconds: float = 0.0
+
+    def enter(self, execution: Any, entry: str) -> None:
+        note(self.file, execution, f".{entry}")
+        if self.slow == entry:
+            spend(self.seconds)
+
+    def execute(self, execution: Any) -> Any:
+        self.enter(execution, "execute")
+        return super().execute(execution)
+
+    def on_event(self, execution: Any, event_data: Any) -> Any:
+        self.enter(execution, "on_event")
+        return super().on_event(execution, event_data)
+
+    def on_timeout(self, execution: Any) -> Any:
+        self.enter(execution, "on_timeout")
+        return super().on_timeout(execution)
+
+    def on_cancel(self, execution: Any) -> None:
+        self.enter(execution, "on_cancel")
 
 
 class Gated(Node):
@@ -65,10 +95,18 @@ class Poison(Node):
         time.sleep(60)
 
 
-def note(file: str, execution: Any) -> int:
-    """Write the run down; which run of this node in this execution it is, from 1."""
+def spend(seconds: float) -> None:
+    """Node code that takes so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def note(file: str, execution: Any, entry: str = "") -> int:
+    """Write the run down; which run of this node (and entry) in this execution it is, from 1."""
+    name = execution.node_id + entry
     with open(file, "a+") as lines:
-        lines.write(f"{execution.execution_id} {execution.node_id} {execution.attempt} {os.getpid()}\n")
+        lines.write(f"{execution.execution_id} {name} {execution.attempt} {os.getpid()}\n")
         lines.flush()
         lines.seek(0)
-        return sum(line.split()[:2] == [execution.execution_id, execution.node_id] for line in lines)
+        return sum(line.split()[:2] == [execution.execution_id, name] for line in lines)
