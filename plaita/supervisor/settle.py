@@ -390,7 +390,14 @@ class Settler:
             self._finished(held, "cancelled")
 
     async def definition_gone(
-        self, keys: Keys, entry: Entry, begun: Begun, execution_id: str, times: lease.Times, reason: str
+        self,
+        keys: Keys,
+        entry: Entry,
+        begun: Begun,
+        execution_id: str,
+        times: lease.Times,
+        reason: str,
+        found_hash: str | None,
     ) -> None:
         """Its flow's body is gone or does not match: the execution cannot go on anywhere (ledger F6)."""
         error = {
@@ -403,6 +410,7 @@ class Settler:
             "failed_node": None,
             "node_retries": 0,
             "stored_flow_hash": begun.control.get("flow_hash"),
+            "found_flow_hash": found_hash,
         }
         end = Finish(
             execution_id=execution_id,
