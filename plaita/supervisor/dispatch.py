@@ -156,7 +156,7 @@ class Dispatch:
         if row is None or row.status != "error":
             return True  # begin says what it is
         try:
-            flow = await self._flows.get(keys, row.control.get("flow_hash", ""), until)
+            flow = await self._flows.of_row(keys, row.control, until)
         except FlowGone as error:
             logs.warning(
                 "retry.refused",
@@ -367,7 +367,7 @@ class Dispatch:
         """``spent``: why it must not run any more, but end."""
         control = begun.control
         try:
-            flow = await self._flows.get(keys, control.get("flow_hash", ""), times.kill_at)
+            flow = await self._flows.of_row(keys, control, times.kill_at)
         except FlowGone as error:
             await self._settler.definition_gone(keys, entry, begun, execution_id, times, str(error), error.found_hash)
             return
@@ -404,7 +404,7 @@ class Dispatch:
             tenant_id=keys.tenant,
             flow_id=control.get("flow_id", ""),
             version=control.get("version", ""),
-            flow_hash=control.get("flow_hash", ""),
+            flow_hash=flow.flow_hash,
             stream=entry.stream,
             entry_id=entry.entry_id,
             holder=self._settings.holder,

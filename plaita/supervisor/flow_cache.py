@@ -7,7 +7,7 @@ recently used go. Never shared between tenants.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from plaita import jsontext
@@ -16,7 +16,7 @@ from plaita.errors import FlowDefinitionError
 from plaita.flow.outline import Outline, outline
 from plaita.flow.outline import flow_hash as content_hash
 from plaita.store import flows
-from plaita.store.call import Value
+from plaita.store.call import Refused, Value
 from plaita.store.keys import Keys
 from plaita.supervisor.sender import Sender
 
@@ -26,10 +26,11 @@ CACHE_TTL_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
-    """The definition's JSON text and what the supervisor reads from it."""
+    """The definition's JSON text, what the supervisor reads from it, and its hash."""
 
     definition: bytes
     outline: Outline
+    flow_hash: str
 
 
 class FlowGone(Exception):
@@ -57,6 +58,18 @@ class FlowCache:
         self._clock = clock
         self._flows: OrderedDict[tuple[str, str], tuple[StoredFlow, int]] = OrderedDict()
 
+    async def of_row(self, keys: Keys, control: Mapping[str, str], until: int) -> StoredFlow | None:
+        """The flow that a row names by its hash. One without a hash, which another producer wrote, takes what its
+        version holds now: there is nothing to compare (ledger F6). None and FlowGone as of ``get``."""
+        flow_hash = control.get("flow_hash", "")
+        if flow_hash:
+            return await self.get(keys, flow_hash, until)
+        flow_id, version = control.get("flow_id", ""), control.get("version") or "latest"
+        answer = await self._sender.send(flows.resolve(keys, flow_id, version), until=until)
+        if isinstance(answer, Refused):
+            raise FlowGone(f"its row names no hash, and flow {flow_id!r}, version {version!r}, is not stored")
+        return None if answer is None else await self.get(keys, answer.value.flow_hash, until)
+
     async def get(self, keys: Keys, flow_hash: str, until: int) -> StoredFlow | None:
         """The flow; None when Redis did not answer before boot time ``until``. Raises FlowGone."""
         name = (keys.tenant, flow_hash)
@@ -82,6 +95,6 @@ def _read(body: bytes, flow_hash: str) -> StoredFlow:
         definition = jsontext.loads(body)
         if (found := content_hash(definition)) != flow_hash:
             raise FlowGone(f"the stored definition with hash {flow_hash} has other content, of hash {found}", found)
-        return StoredFlow(body, outline(definition))
+        return StoredFlow(body, outline(definition), flow_hash)
     except (jsontext.JSONTextError, FlowDefinitionError) as error:
         raise FlowGone(f"the stored definition with hash {flow_hash} cannot be read: {error}") from error
