@@ -124,6 +124,15 @@ def test_S8_cancel_of_a_waiting_execution_sends_a_carrier(world):
     assert carrier.fields[b"config_family"] == b"cf1-a"
 
 
+def test_D2_cancel_of_a_deleted_one_says_so(world):
+    world.start()
+    world.do(executions.delete(world.keys, "e", "gone", force=False, tombstone_ttl_ms=60_000))
+    answer = cancel(world)
+    assert isinstance(answer, Refused)
+    assert answer.reason == "tombstoned"
+    assert world.raw("XLEN", world.keys.wake) == 0
+
+
 def test_S8_cancel_of_a_running_one_leaves_it_to_the_holder(world):
     world.running()
     assert cancel(world) == Value("running")

@@ -3,13 +3,13 @@
 -- ARGV 1 reason, 2 flag ttl ms, 3 tenant, 4.. carrier fields
 -- ok: the status now. refused: no_row, tombstoned (when, why)
 -- include: lease
-local status = redis.call('HGET', KEYS[1], 'status')
-if not status then
-  return {'refused', 'no_row'}
-end
 local tombstone = redis.call('HGET', KEYS[5], ARGV[3])
 if tombstone then
   return {'refused', 'tombstoned', tombstone}
+end
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then
+  return {'refused', 'no_row'}
 end
 if TERMINAL[status] then
   return {'ok', status}
