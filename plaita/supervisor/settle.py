@@ -204,6 +204,7 @@ class Settler:
         answered = await self._write_unless_cancelled(held, call)
         if answered == "cancelled":
             held.wait = wait  # its code has run: it may have something to undo
+            held.forestalled = {held.node_id: answer.result or b"null"}, dict(answer.state)
             held.active_ms += elapsed_ms
             held.unsaved_ms += elapsed_ms
             return True

@@ -84,6 +84,8 @@ class Stepper:
                 if loaded is None:
                     return None
                 results, state = loaded
+            if fresh and held.forestalled is not None:
+                results, state = results | held.forestalled[0], state | held.forestalled[1]
             if executor.state is not Slot.IDLE:  # it ended since it was given to us
                 return NotBegun()
             if fresh or action != "execute" or not executor.has_flow(held.flow_hash):

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from library_world import Fails, Gate, World, chain, types, until
 
+from plaita import EventNode
 from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, ResumeProtocolError
+from plaita.nodes.builtin import BUILT_IN
+from plaita.nodes.registry import NodeRegistry
 from plaita.server import FlowWorker
 from plaita.storage import (
     ExecutionState,
@@ -192,6 +195,28 @@ def test_S6_an_event_of_a_wait_that_is_over_goes_on_as_a_continue(world: World) 
     state.status, state.next_node = "running", "m"
     world.executions.save_execution_state("e", state)
     assert world.worker().resume_flow("e", "event")["status"] == "completed"
+
+
+def test_S8_a_wait_that_a_cancel_forestalls_is_undone_with_what_it_began(world: World) -> None:
+    """The cancel comes while the wait begins, so it is written nowhere: only its own code knows of it."""
+    undone: list[Any] = []
+
+    class Begins(EventNode):
+        node_type = "t_begins"
+        event_type: str | None = "go"
+
+        def execute(self, execution: Any) -> Any:
+            execution.set_state("ticket", 7)
+            world.client.cancel("e", "by hand")
+            return {"ordered": 3}
+
+        def on_cancel(self, execution: Any) -> None:
+            undone.append((execution.pending, execution.get_state("ticket")))
+
+    world.put("f", {"type": "t_begins", "id": "w"})
+    answer = world.worker(registry=NodeRegistry([*BUILT_IN, Begins])).start_flow("f", execution_id="e")
+    assert (answer["status"], answer["last_node_id"]) == ("cancelled", "start")
+    assert undone == [({"ordered": 3}, 7)]
 
 
 def test_S8_a_running_step_is_told_and_its_execution_cancelled(world: World) -> None:
