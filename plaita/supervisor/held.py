@@ -68,7 +68,7 @@ class Held:
     wait: str = ""  # the id of the wait that the node in hand is in
     woken: str = ""  # what ended that wait: "event" or "timeout"; '' as long as nothing has
     wake_data: bytes | None = None  # what the event brought, JSON text
-    # Of a wait that a cancel forestalled: the pending result and state, which stand nowhere else, for its ``on_cancel``.
+    # Of a wait that a cancel forestalled: pending result and state, which stand nowhere else, for its ``on_cancel``.
     forestalled: tuple[dict[str, bytes], dict[str, bytes]] | None = None
     cancel: str | None = None  # the reason, once somebody asked
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)  # the supervisor leaves: stop resending
