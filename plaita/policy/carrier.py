@@ -7,6 +7,7 @@ payload is the producer's word; the fields are for routing only and must not con
 
 from __future__ import annotations
 
+import unicodedata
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from plaita import jsontext
 from plaita.errors import InputError
-from plaita.ids import check_id
+from plaita.ids import MAX_ID_LENGTH, check_id
 from plaita.policy.age import first_enqueued_ms
 from plaita.policy.generations import Stamps
 
@@ -201,7 +202,7 @@ def _carrier(
         resume_type=None if resume is None else resume.resume_type,
         params=params,
         schema_version=schema_version,
-        dedup_key=start.dedup_key if start is not None else None,
+        dedup_key=None if start is None else _dedup_key(start.dedup_key),
         target_instance_id=payload.target_instance_id,
         stamps=Stamps(
             stamp(fields, {"config_family": payload.config_family}, "config_family"),
@@ -212,6 +213,18 @@ def _carrier(
         event_id=_event_id(resume),
         wait=None if resume is None else resume.wait,
     )
+
+
+def _dedup_key(said: str | None) -> str | None:
+    """A producer's own key, in NFC like all that stands in keys; '' is none. It may have characters that ids have not,
+    but none that would break a line of a log. Raises InputError."""
+    key = unicodedata.normalize("NFC", said or "")
+    if len(key) > MAX_ID_LENGTH:
+        raise InputError(f"dedup_key: {len(key)} characters; at most {MAX_ID_LENGTH}")
+    for position, character in enumerate(key):
+        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp"):
+            raise InputError(f"dedup_key: a control character (U+{ord(character):04X}) at position {position}")
+    return key or None
 
 
 def _event_id(resume: ResumePayload | None) -> str:

@@ -60,6 +60,19 @@ def test_resume(kind: str) -> None:
     assert (found.resume_type, found.tenant_id, found.params) == (kind, "t", None)
 
 
+def test_S6_a_wake_says_in_its_entry_which_wait_it_is_for() -> None:
+    """As the scripts write it, which read no payload."""
+    made = {"execution_id": "e", "flow_id": "f", "resume_type": "event", "tenant_id": "t", "timestamp": ""}
+    for payload, fields, wanted in (
+        (resume_payload(**made), {"wait": "3"}, "3"),
+        (resume_payload(**made, wait="3"), {}, "3"),
+        (resume_payload(**made), {}, None),
+    ):
+        found = _read(payload, **fields)
+        assert isinstance(found, Carrier)
+        assert found.wait == wanted
+
+
 @pytest.mark.parametrize(
     ("payload", "word"),
     [
@@ -142,3 +155,29 @@ def test_Q5_an_envelope_is_read_as_it_was_written() -> None:
 def test_Q5_an_unreadable_envelope_says_so() -> None:
     assert "unreadable" in dead_letter.read({b"payload": b"\xff"})["reason"]
     assert dead_letter.read({b"payload": jsontext.dumps([1])})["payload"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ("order 17", "order 17"),
+        ("", None),
+        (None, None),
+        ("e\u0301", "\u00e9"),
+        ("a:b|c@d", "a:b|c@d"),
+        ("x" * 200, "x" * 200),
+    ],
+)
+def test_KNOWN_TROUBLE_23_a_producers_dedup_key_is_one_key_however_it_is_spelled(
+    said: str | None, key: str | None
+) -> None:
+    carrier = _read({"type": "start", "flow_id": "f", "dedup_key": said})
+    assert isinstance(carrier, Carrier)
+    assert carrier.dedup_key == key
+
+
+@pytest.mark.parametrize("said", ["a\nb", "a\x00b", "x" * 201, "\u202ea", "a\u2028b"])
+def test_KNOWN_TROUBLE_23_a_dedup_key_that_would_break_a_line_is_named(said: str) -> None:
+    refused = _read({"type": "start", "flow_id": "f", "dedup_key": said})
+    assert isinstance(refused, Malformed)
+    assert "dedup_key" in refused.reason
