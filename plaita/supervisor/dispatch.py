@@ -526,11 +526,16 @@ class Dispatch:
 
 def _timing(raw: bytes) -> NodeTiming:
     value = jsontext.loads(raw)
-    failed = value.get("failures", 0) if value.get("status") == "running" else value.get("attempts", 0)
+    status, attempts = value.get("status"), int(value.get("attempts", 0))
+    if status == "running":
+        failed = int(value.get("failures", 0))
+    else:  # the attempt that began a wait has not failed
+        failed = max(0, attempts - 1) if status == "waiting" else attempts
     return NodeTiming(
         order=int(value.get("order", 0)),
-        attempts=int(failed),
+        attempts=failed,
         visit=int(value.get("visit", 1)),
         started_at=int(value.get("started_at") or 0),
-        open=not value.get("ended_at"),
+        # A node that ended its execution in error is tried once more after a `retry`: the same visit, the same key.
+        open=not value.get("ended_at") or status == "error",
     )

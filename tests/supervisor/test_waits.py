@@ -246,6 +246,27 @@ def test_S7_a_resume_that_fails_is_retried_with_the_same_data(world: World) -> N
     assert entries(file) == {"execute": 1, "on_event": 3}
 
 
+def test_S3_a_resume_that_failed_for_good_is_retried_with_the_same_data_and_key(world: World) -> None:
+    """A retry is one more attempt of the same visit: whoever is called knows it again (DECISIONS 22)."""
+    file = waiting_flow(world, fail=1)
+    world.serving(**PATIENT, max_deliveries=1)
+    execution = world.start("f")
+    suspended(world, execution)
+    wake(world, execution, {"a": 1})
+    assert world.wait(execution)["status"] == "error"
+    assert world.client.resume(execution, "retry")["resumed"]
+    until(lambda: world.get(execution)["status"] == "completed", "the end of the retry")
+    assert world.get(execution)["output"]["w"]["event_data"] == {"a": 1}
+    lines = [line.split() for line in file.read_text().splitlines()]
+    assert [(entry, attempt) for entry, _, attempt, _ in lines] == [
+        ("execute", "1"),
+        ("on_event", "1"),
+        ("on_event", "2"),
+    ]
+    assert len({key for *_, key in lines}) == 1
+    assert world.node(execution, "w")["attempts"] == 2
+
+
 def test_an_executor_that_dies_in_a_resume_costs_only_that_attempt(world: World) -> None:
     file = waiting_flow(world, die=1)
     world.serving(**PATIENT)
@@ -304,6 +325,7 @@ def test_an_executor_killed_before_it_suspends_runs_the_wait_again(world: World)
     file = waiting_flow(world, hang="execute")
     supervisor = world.serving(**PATIENT)
     execution = world.start("f")
+    until(lambda: entries(file)["execute"] == 1, "the node's code")
     os.kill(supervisor.busy("w")["pid"], signal.SIGKILL)
     until(lambda: entries(file)["execute"] == 2, "execute again")
     world.client.cancel(execution)

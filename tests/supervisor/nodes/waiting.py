@@ -10,7 +10,8 @@ from plaita import EventNode, Node
 
 
 class Wait(EventNode):
-    """Waits for an ``event_type``; a line for each of execute, on_event, on_timeout and on_cancel in ``file``."""
+    """Waits for an ``event_type``; a line ``entry execution attempt idempotency key`` for each of execute, on_event,
+    on_timeout and on_cancel in ``file``."""
 
     node_type = "t_wait"
     event_type: str | None = "go"
@@ -22,7 +23,7 @@ class Wait(EventNode):
     def note(self, execution: Any, what: str) -> int:
         """Write the line; how many lines of this kind there are now."""
         with open(self.file, "a") as file:
-            file.write(f"{what} {execution.execution_id} {execution.attempt}\n")
+            file.write(f"{what} {execution.execution_id} {execution.attempt} {execution.idempotency_key}\n")
         while self.hang == what:
             time.sleep(0.01)
         with open(self.file) as file:
