@@ -211,8 +211,14 @@ def _carrier(
         first_enqueued_ms=first_enqueued_ms(entry_id, fields.get(b"first_enqueued_at"), payload.timestamp),
         data=None if resume is None or resume.data is None else jsontext.dumps(resume.data),
         event_id=_event_id(resume),
-        wait=None if resume is None else resume.wait,
+        wait=None if resume is None else _wait(resume, fields),
     )
+
+
+def _wait(resume: ResumePayload, fields: Mapping[bytes, bytes]) -> str | None:
+    """The one wait that it is for; a wake (DECISIONS 26) says it in the entry, since scripts write no payload."""
+    said = fields.get(b"wait")
+    return resume.wait if said is None else said.decode("utf-8", "replace")
 
 
 def _dedup_key(said: str | None) -> str | None:

@@ -70,6 +70,8 @@ def envelope(
         "tenant_id": tenant_id,
         **_inherited(fields, source_id),
     }
+    if b"wait" in fields:  # of a wake: its replay must end no other wait (ledger S6)
+        letter["wait"] = fields[b"wait"].decode("utf-8", "replace")
     if death is not None:
         letter["signal"] = death.get("signal")
     payload = fields.get(b"payload", b"null")

@@ -229,8 +229,10 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 def _completed(
     payload: Mapping[str, Any], envelope: Mapping[str, Any], tenant: Any, dlq_key: str, dlq_id: str
 ) -> dict[str, Any]:
-    """What the carrier must be given to mean the same execution at each replay."""
+    """What the carrier must be given to mean the same execution, and the same wait, at each replay."""
     given: dict[str, Any] = {}
+    if payload.get("type") == "resume" and isinstance(envelope.get("wait"), str):
+        given["wait"] = envelope["wait"]
     if not payload.get("tenant_id"):
         given["tenant_id"] = tenant
     if payload.get("type") == "start" and not payload.get("execution_id"):

@@ -228,6 +228,19 @@ def test_D5_a_given_tenant_is_written_into_it():
     assert (fields["tenant_id"], payload_of(fields)["tenant_id"]) == ("t", "t")
 
 
+def test_S6_a_replayed_wake_is_for_the_wait_it_was_made_for():
+    payload = jsontext.dumps({**RESUME, "wait": None})
+    fields = {b"payload": payload, b"wait": b"7"}
+    made = envelope(
+        reason="r", cause="c", source_stream="q", source_id=f"{NOW - DAY}-0", fields=fields, schema_version=1,
+        dead_lettered_at_ms=NOW - DAY, attempts=1,
+    )  # fmt: skip
+    found = planned({name.encode(): value for name, value in made})
+    assert isinstance(found, Plan)
+    assert (found.kind, found.wait) == ("event", "7")
+    assert payload_of(dict(found.fields))["wait"] == "7"
+
+
 def test_D5_in_place_of_what_has_ended_in_error_a_retry():
     found = planned(letter())
     assert isinstance(found, Plan)
