@@ -151,6 +151,21 @@ def release(keys: Keys, consumer: str, stream: str, entry_id: str) -> Call[bool]
     )
 
 
+def release_if_let_go(
+    keys: Keys, tenant: str, execution_id: str, lease: str, consumer: str, stream: str, entry_id: str
+) -> Call[bool]:
+    """As ``release``, for an entry that met the lease of this value, and only where another or none is there now."""
+    return Call(
+        "carriers.release_if_let_go",
+        script("release_if_let_go"),
+        (keys.for_tenant(tenant).lease(execution_id), keys.stream(stream)),
+        (lease, keys.group, consumer, entry_id, HANDED_ON_IDLE_MS),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 def ack(keys: Keys, stream: str, entry_id: str) -> Call[bool]:
     """Ack and delete in one call (ledger Q8). False when it was not pending any more."""
     return Call(

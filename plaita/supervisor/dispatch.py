@@ -276,6 +276,8 @@ class Dispatch:
             behind = self._behind.get((carrier.tenant_id, carrier.execution_id))
             if behind is not None:
                 behind.append(entry)
+            else:
+                await self._entries.let_others_if_let_go(carrier.tenant_id, carrier.execution_id, lease_value, entry)
         else:
             acked = await self._entries.ack_duplicate(carrier.tenant_id, carrier.execution_id, entry)
             if acked and carrier.resume_type in ("continue", "retry"):
@@ -365,6 +367,26 @@ class Dispatch:
         spent: str | None = None,
     ) -> None:
         """``spent``: why it must not run any more, but end."""
+        behind: list[Entry] = []
+        self._behind[keys.tenant, execution_id] = behind
+        try:
+            await self._hold_alone(keys, execution_id, resume_type, entry, begun, times, spent)
+        finally:
+            if self._behind.get((keys.tenant, execution_id)) is behind:
+                del self._behind[keys.tenant, execution_id]
+            for waiting in behind:
+                await self._entries.let_others(waiting)  # it may be the event that the execution waits for by now
+
+    async def _hold_alone(
+        self,
+        keys: Keys,
+        execution_id: str,
+        resume_type: str | None,
+        entry: Entry,
+        begun: Begun,
+        times: lease.Times,
+        spent: str | None,
+    ) -> None:
         control = begun.control
         try:
             flow = await self._flows.of_row(keys, control, times.kill_at)
@@ -377,8 +399,6 @@ class Dispatch:
         if begun.cancel or resume_type == "cancel":
             held.cancel = begun.cancel_reason or "cancelled"
         self._keeper.add(held)
-        behind: list[Entry] = []
-        self._behind[keys.tenant, execution_id] = behind
         try:
             if begun.lost_exhausted or spent is not None:
                 await self._settler.exhausted(held, entry, control, spent)
@@ -389,10 +409,6 @@ class Dispatch:
         finally:
             self._keeper.remove(held)
             self._stepper.let_go(held)
-            if self._behind.get((keys.tenant, execution_id)) is behind:
-                del self._behind[keys.tenant, execution_id]
-            for waiting in behind:
-                await self._entries.let_others(waiting)  # it may be the event that the execution waits for by now
 
     def _held(
         self, keys: Keys, execution_id: str, entry: Entry, begun: Begun, times: lease.Times, flow: StoredFlow

@@ -60,6 +60,13 @@ class Entries:
             await self.let_others(entry)
         return False
 
+    async def let_others_if_let_go(self, tenant: str, execution_id: str, lease_value: str, entry: Entry) -> None:
+        """It met this lease and stays pending; if the execution was let go since, whoever reads next may have it."""
+        call = carriers.release_if_let_go(
+            self._keys, tenant, execution_id, lease_value, self._consumer, entry.stream, entry.entry_id
+        )
+        await self._sender.send(call, until=self._soon())
+
     async def release(self, entry: Entry, *, leaving: bool = True) -> None:
         """Let others have it at once: it was read, and nothing was begun (ledger R1). ``leaving``: because this host
         takes no more, not for want of an executor at this moment."""

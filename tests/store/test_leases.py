@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plaita.store import executions, flows, leases
+from plaita.store import carriers, executions, flows, leases
 from plaita.store.call import Value
 from plaita.store.keys import Keys
 from plaita.store.leases import Beat, Lease, Ownership, Renewal, parse_lease
@@ -114,6 +114,20 @@ def test_DECISIONS_1_a_lease_is_dropped_only_while_it_is_the_one_that_was_seen(w
     assert world.do(leases.drop(world.keys, "e", begun.lease_value)) is True
     assert world.raw("EXISTS", world.keys.lease("e")) == 0
     assert world.do(leases.drop(world.keys, "e", begun.lease_value)) is False
+
+
+@pytest.mark.parametrize("now", ["the same", "another", "none"])
+def test_L5_what_met_a_lease_may_be_had_once_that_is_gone(world, now: str):
+    entry, begun = world.running()
+    world.do(carriers.enqueue(world.keys, "w", [("payload", b"{}")]))
+    met = world.take_one()
+    if now == "another":
+        world.raw("SET", world.keys.lease("e"), "v2 h/i 2:x q 1-1")
+    elif now == "none":
+        world.finish(begun, entry, 1)
+    call = carriers.release_if_let_go(world.keys, "default", "e", begun.lease_value, "host1", "w", met.entry_id)
+    assert world.do(call) is (now != "the same")
+    assert (met.entry_id in [e.entry_id for e in world.take(5, consumer="other").entries]) == (now != "the same")
 
 
 def test_no_renewals_is_an_empty_answer(world):
