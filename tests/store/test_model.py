@@ -62,13 +62,13 @@ WORTHWHILE = (  # answers that every run must have seen: a model that never gets
     "executions.commit fence", "executions.finish Value", "executions.postpone Value", "executions.hand_on Value",
     "executions.hand_on lease_lost", "executions.retake Value", "failures.count_failure Value",
     "executions.suspend Value", "executions.suspend done before", "executions.suspend fence",
-    "executions.wake woken", "executions.wake already_woken", "executions.wake stale_wait",
-    "executions.wake not_waiting", "executions.wake terminal", "timer woke", "executions.request_resume enqueued",
-    "executions.request_resume held", "executions.begin suspended", "begun retried", "begun woken",
-    "begun to cancel a wait",
-    "executions.commit of a woken node", "executions.finish of a woken node", "carriers.ack_refused Value",
+    "executions.wake woken", "executions.wake not_waiting", "executions.wake terminal",
+    "executions.request_resume enqueued", "executions.request_resume held", "executions.begin suspended",
+    "begun retried", "begun woken", "executions.commit of a woken node", "executions.finish of a woken node",
+    "carriers.ack_refused Value",
 )  # fmt: skip
 RARE = (  # what the long run must have seen besides
+    "timer woke", "executions.wake already_woken", "executions.wake stale_wait", "begun to cancel a wait",
     "executions.request_resume g1_wakeups_exhausted", "executions.begin g1_wakeups_exhausted",
     "executions.request_resume already_suspended", "executions.begin stale_wait", "executions.begin no_checkpoint",
     "begun normalised", "begun by event", "begun by timeout", "carriers.ack_refused changed",
@@ -325,11 +325,8 @@ class Scripts(RuleBasedStateMachine):
                 self.timer(self.rather(pick, name, lambda row: row.timed))
             case "resume":
                 self.resume(name, choose(pick, ("retry", "continue")))
-            case "retry":  # the usual way: nothing between the asking and the begin
-                self.resume(self.rather(pick, name, lambda row: row.status == "error"), "retry")
-                self.take(host, False, 0)
-                if self.in_hand[host]:
-                    self.begin(0)
+            case "retry":
+                self.retry(self.rather(pick, name, lambda row: row.status == "error"), host, choose(pick, (1, 2, 3)))
             case "carrier_from_anywhere":
                 self.carrier_from_anywhere(self.rather(pick, name, lambda row: row.waits), pick, late, flag)
 
@@ -400,7 +397,9 @@ class Scripts(RuleBasedStateMachine):
         self.in_hand[host] = []
 
     def begin(self, pick: int) -> None:
-        host, entry = choose(pick, [(host, entry) for host in HOSTS for entry in self.in_hand[host]])
+        self.begin_with(*choose(pick, [(host, entry) for host in HOSTS for entry in self.in_hand[host]]))
+
+    def begin_with(self, host: str, entry: Entry) -> None:
         name = entry.fields[b"execution_id"].decode()
         self.in_hand[host].remove(entry)
         holder = self.holder(host)
@@ -552,12 +551,15 @@ class Scripts(RuleBasedStateMachine):
 
         def before() -> None:
             facts[:] = self.raw("MGET", self.keys.lease(name), self.keys.cancel(name))
+            facts.append(self.raw("HGET", self.keys.row(name), "resumed_by"))
 
         def absorb(answer: Answer[Any]) -> None:
             assert isinstance(answer, Value)
             row, key = self.row_of(name), self.keys.of_execution("g1wakeups", name)
             no = None
-            if row.status in TERMINAL and (row.status, kind) != ("error", "retry"):
+            if text(facts[2]) == request.nonce:
+                pass  # sent again: answered as before, and nothing is done
+            elif row.status in TERMINAL and (row.status, kind) != ("error", "retry"):
                 no = ("already_terminal", "")
             elif row.status == "error" and self.executions[name].wakeups >= 2:
                 no = ("g1_wakeups_exhausted", key)
@@ -569,6 +571,17 @@ class Scripts(RuleBasedStateMachine):
 
         request = ResumeRequest(name, kind, kind.encode())
         self.send(executions.request_resume(self.keys, request), absorb, before)
+
+    def retry(self, name: str, host: str, rounds: int) -> None:
+        """The usual way of a fault that stays: it is retried, begun with nothing in between, and fails again."""
+        for _ in range(rounds):
+            if self.row_of(name).status == "running" and self.grips and self.grips[-1].name == name:
+                self.finish(self.grips[-1], "error", False)
+            self.resume(name, "retry")
+            self.take(host, False, 0)
+            mine = [entry for entry in self.in_hand[host] if entry.fields[b"execution_id"].decode() == name]
+            if mine:
+                self.begin_with(host, next((entry for entry in mine[::-1] if kind_of(entry) == "retry"), mine[-1]))
 
     def carrier_from_anywhere(self, name: str, pick: int, wake: bool, only_this: bool) -> None:
         """Of any kind: a copy made by the guard, a foreign producer's event, an operator's mistake."""
