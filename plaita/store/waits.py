@@ -70,7 +70,7 @@ def wake(keys: Keys, request: Wake) -> Call[Woken]:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A ``continue`` or ``retry`` that somebody asks for. ``nonce`` is an entry field of the carrier."""
+    """A ``continue`` or ``retry`` that somebody asks for. ``nonce`` makes a resend recognisable."""
 
     execution_id: str
     kind: Literal["continue", "retry"]
@@ -94,8 +94,9 @@ class Resumed:
 def request_resume(keys: Keys, request: ResumeRequest) -> Call[Resumed]:
     """Send a carrier where one would do something (ledger S3, S4, S5, S13); changes no state, that is ``begin``'s.
 
-    A suspended row gets one only when a cancel is asked for or when it was woken already. Sent again, it may add a
-    second carrier, which does no harm. Refused: ``no_row``, ``tombstoned``, ``wrong_type``.
+    A suspended row gets one only when a cancel is asked for or when it was woken already. The same request sent again
+    answers the same and adds no second carrier, which could cost a second wake-up. Refused: ``no_row``, ``tombstoned``,
+    ``wrong_type``.
     """
     execution_id = request.execution_id
     return Call(
@@ -114,7 +115,8 @@ def request_resume(keys: Keys, request: ResumeRequest) -> Call[Resumed]:
             keys.tenant or DEFAULT_TENANT,
             request.kind,
             keys.flows_ns,
-            *_carrier(keys, execution_id, request.payload, {**request.fields, "nonce": request.nonce}),
+            request.nonce,
+            *_carrier(keys, execution_id, request.payload, request.fields),
         ),
         lane_for(request.payload),
         True,

@@ -124,8 +124,8 @@ class World:
         given: dict[str, Any] = {"kind": "event", "data": b'{"yes":1}', "payload": b"event"} | changes
         return self.run(executions.wake(self.keys, Wake("e", event_id=event_id, **given)))
 
-    def resume(self, kind: Any = "continue", execution_id: str = "e") -> Answer[Any]:
-        request = ResumeRequest(execution_id, kind, b"resume", {"flow_id": "f"}, nonce="r1")
+    def resume(self, kind: Any = "continue", execution_id: str = "e", nonce: str = "r1") -> Answer[Any]:
+        request = ResumeRequest(execution_id, kind, b"resume", {"flow_id": "f"}, nonce=nonce)
         return self.run(executions.request_resume(self.keys, request))
 
     def timer_is_due(self, wait: str = "1") -> None:

@@ -64,11 +64,11 @@ WORTHWHILE = (  # answers that every run must have seen: a model that never gets
     "executions.suspend Value", "executions.suspend done before", "executions.suspend fence",
     "executions.wake woken", "executions.wake not_waiting", "executions.wake terminal",
     "executions.request_resume enqueued", "executions.request_resume held", "executions.begin suspended",
-    "begun retried", "begun woken", "executions.commit of a woken node", "executions.finish of a woken node",
-    "carriers.ack_refused Value",
+    "begun retried", "begun woken", "executions.commit of a woken node", "carriers.ack_refused Value",
 )  # fmt: skip
 RARE = (  # what the long run must have seen besides
-    "timer woke", "executions.wake already_woken", "executions.wake stale_wait", "begun to cancel a wait",
+    "executions.finish of a woken node", "timer woke", "executions.wake already_woken", "executions.wake stale_wait",
+    "begun to cancel a wait",
     "executions.request_resume g1_wakeups_exhausted", "executions.begin g1_wakeups_exhausted",
     "executions.request_resume already_suspended", "executions.begin stale_wait", "executions.begin no_checkpoint",
     "begun normalised", "begun by event", "begun by timeout", "carriers.ack_refused changed",

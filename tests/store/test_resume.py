@@ -20,15 +20,15 @@ def test_S5_what_nobody_holds_gets_a_carrier(world, kind: str):
     assert sent(world) == [
         {
             b"payload": b"resume", b"schema_version": b"1", b"execution_id": b"e", b"tenant_id": b"default",
-            b"flow_id": b"f", b"nonce": b"r1",
+            b"flow_id": b"f",
         }
     ]  # fmt: skip
     entry = world.take_one()
     world.begin(entry)
     world.raw("DEL", world.keys.lease("e"))
     before = world.row()
-    assert world.resume(kind) == Value(Resumed("running", True, ""))
-    assert world.row() == before
+    assert world.resume(kind, nonce="r2") == Value(Resumed("running", True, ""))
+    assert world.row() == before | {"resumed_by": b"r2"}
 
 
 def nothing(world, kind, wanted):
@@ -80,8 +80,21 @@ def test_S3_a_retry_of_an_error_gets_a_carrier_and_changes_no_state(world):
     failed(world)
     before = world.row()
     assert world.resume("retry") == Value(Resumed("error", True, ""))
-    assert world.row() == before
+    assert world.row() == before | {"resumed_by": b"r1"}
     assert world.raw("EXISTS", world.keys.of_execution("g1wakeups", "e")) == 0
+
+
+def test_S13_the_same_retry_sent_again_costs_no_second_wake_up(world):
+    """Its first answer was lost, and what it woke has failed again meanwhile."""
+    failed(world)
+    assert world.resume("retry") == world.resume("retry") == Value(Resumed("error", True, ""))
+    entry = world.take_one()
+    world.finish(world.begin(entry, nonce="n2", kind="retry").value, entry, status="error")
+    assert world.resume("retry") == Value(Resumed("error", True, ""))
+    assert sent(world) == []
+    assert world.raw("GET", world.keys.of_execution("g1wakeups", "e")) == b"1"
+    assert world.resume("retry", nonce="r2") == Value(Resumed("error", True, ""))
+    assert len(sent(world)) == 1, "another retry, which somebody asked for"
 
 
 @pytest.mark.parametrize(
