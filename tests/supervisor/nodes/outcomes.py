@@ -15,10 +15,11 @@ def _raise(error: BaseException) -> Any:
     raise error
 
 
-def _caused() -> Any:
+def _caused(inner: BaseException, depth: int = 1) -> Any:
+    """Raise ``inner`` under so many others."""
     try:
-        raise NodeException(1001, "not built")
-    except NodeException as error:
+        raise inner if depth == 1 else RuntimeError("in between") from inner
+    except BaseException as error:
         raise RuntimeError("outer") from error
 
 
@@ -27,7 +28,14 @@ WAYS: dict[str, Any] = {
     "key_error": lambda: _raise(KeyError("lost")),
     "business": lambda: _raise(NodeException(4711, "no stock")),
     "text_code": lambda: _raise(NodeException("E-7", "no stock")),
-    "caused": _caused,
+    "caused": lambda: _caused(NodeException(1001, "not built")),
+    "caused by a value error": lambda: _caused(ValueError("bad amount")),
+    "caused by a timeout": lambda: _caused(TimeoutError("upstream")),
+    "caused by a timeout far below": lambda: _caused(TimeoutError("upstream"), depth=2),
+    "caused by a cancellation": lambda: _caused(FlowCancelledException("enough")),
+    "1001": lambda: _raise(NodeException(1001, "not built")),
+    "1002": lambda: _raise(NodeException(1002, "no response")),
+    "1003": lambda: _raise(NodeException(1003, "not read")),
     "result_error": lambda: _raise(FlowResultError(42, "over")),
     "output_validation": lambda: _raise(OutputValidationError("not this")),
     "cancelled": lambda: _raise(FlowCancelledException("enough")),
