@@ -27,13 +27,15 @@ from plaita.store.call import script
 from plaita.testing.resp import end_of, words_of
 
 Mode = Literal["forward", "freeze", "drop_replies", "cut"]
-Deed = Literal["lose_request", "lose_reply", "cut_reply", "delay_reply"]
+Deed = Literal["lose_request", "lose_reply", "cut_reply", "delay_reply", "freeze"]
 Then = Literal["reset", "silence"]
 
 
 class Rule:
     """The ``nth`` and each following call of ``call`` (a script's name, or a command in capitals), ``times`` of them,
-    or ``every`` so manieth without end. ``done``: how often it struck."""
+    or ``every`` so manieth without end. ``done``: how often it struck; ``answered``: how many of those were answered
+    all the same, whether or not that was passed on. The deed ``freeze`` sets that mode: the call is under way, and is
+    carried out when the mode is another again."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Rule:
         self.seconds = seconds
         self.seen = 0
         self.done = 0
+        self.answered = 0
         self._nth, self._times, self._every = nth, times, every
         self._sha = b"" if call.isupper() else script(call).sha.encode()
 
@@ -226,6 +229,10 @@ class Proxy:
             if rule is not None and rule.deed == "lose_request":
                 self._lose(pair, rule)
                 return
+            if rule is not None and rule.deed == "freeze":
+                self._mode = "freeze"
+                if not self._wait_until_open() or pair.silent:
+                    return
             pair.rules.append(rule)
         pair.upstream.sendall(message)
 
@@ -235,6 +242,8 @@ class Proxy:
             if not self._wait_until_open() or pair.silent or self._mode == "drop_replies":
                 return
             rule = pair.rules.popleft() if pair.rules else None
+            if rule is not None:
+                rule.answered += 1
             if rule is not None and rule.deed == "lose_reply":
                 self._lose(pair, rule)
                 return

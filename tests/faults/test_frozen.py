@@ -6,82 +6,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import SupervisorProcess, World, alive, until
+from freezing import FLAGS, TTL_S, Freeze, states
+from hosts import World, alive, until
 
 from plaita.testing.proxy import Proxy
 from plaita.testing.server import Server, raw
 
-TTL_S = 5
-FLAGS = {"lease_ttl_seconds": TTL_S, "claim_min_idle_ms": 300, "preload": "crashing", "executors": 1}
 
-
-class Freeze:
-    """One execution in node ``a`` under supervisor ``one``, and what is done to it. ``fails``: attempt 1 raises."""
-
-    def __init__(self, world: World, *, fails: int = 0, **flags: Any) -> None:
-        self.world = world
-        self.file = world.folder / "lines"
-        self.gate = world.folder / "gate"
-        node = {"type": "t_gated", "id": "a", "file": str(self.file), "gate": str(self.gate), "fails": fails}
-        world.chain("f", node)
-        self.one = world.serving(**FLAGS, **flags)
-        self.execution = world.start("f")
-        self.executor: int = self.one.busy("a")["pid"]
-        until(lambda: len(self.attempts()) == 1, "attempt 1")
-
-    def attempts(self) -> list[str]:
-        return [line.split()[2] for line in self.file.read_text().splitlines()] if self.file.exists() else []
-
-    def open(self, attempt: int) -> None:
-        Path(f"{self.gate}.{attempt}").touch()
-
-    def passed(self, attempt: int) -> None:
-        until(Path(f"{self.gate}.{attempt}.passed").exists, f"the end of attempt {attempt}")
-
-    def lease(self) -> bytes | None:
-        return self.world.do(raw("GET", self.world.keys.lease(self.execution)))  # type: ignore[no-any-return]
-
-    def ttl(self) -> int:
-        return self.world.do(raw("PTTL", self.world.keys.lease(self.execution)))  # type: ignore[no-any-return]
-
-    def lease_over(self) -> None:
-        until(lambda: self.lease() is None, "the end of the lease")
-
-    def second(self) -> SupervisorProcess:
-        """Another instance, which takes the execution up in attempt 2."""
-        two = self.world.serving(instance="two", **FLAGS)
-        until(lambda: self.attempts() == ["1", "2"], "attempt 2")
-        return two
-
-    def thaw(self) -> dict[str, Any]:
-        """SIGCONT; the counters of ``one`` once it has let go."""
-        self.one.signal(signal.SIGCONT)
-        return dict(self.one.wait_status(lambda s: _states(s) == ["idle"], "one lets go")["counters"])
-
-    def state(self) -> dict[str, Any]:
-        """All that Redis holds of the execution, times to live aside."""
-        world, keys = self.world, self.world.keys
-        row = world.do(raw("HGETALL", keys.row(self.execution)))
-        marks = world.do(raw("MGET", *(keys.of_execution(w, self.execution) for w in ("lease", "fence", "fencegen"))))
-        streams = [world.do(raw("XRANGE", stream, "-", "+")) for stream in (keys.queue, keys.wake, keys.dead_letters)]
-        retries = world.do(raw("EXISTS", keys.noderetry(self.execution, "a"), keys.delayed))
-        return {"row": row, "marks": marks, "streams": streams, "retries": retries}
-
-    def judge_end(self) -> None:
-        row = self.world.wait(self.execution)
-        assert row["status"] == "completed"
-        assert row["output"]["a"] == 2
-        assert self.world.node(self.execution, "a")["attempts"] == 2
-        assert self.attempts() == ["1", "2"]
-        assert self.world.stats().dlq_length == 0
-
-
-def _states(status: dict[str, Any]) -> list[str]:
-    return [row["state"] for row in status["executors"]]
+def gated(world: World, *, fails: int = 0, **flags: Any) -> Freeze:
+    """One execution in node ``a`` under supervisor ``one``. ``fails``: attempt 1 raises."""
+    return Freeze(world, {"type": "t_gated", "id": "a", "fails": fails}, **flags)
 
 
 @pytest.mark.parametrize("act", ["success", "failure"])
@@ -93,12 +30,10 @@ def test_a_late_write_of_a_frozen_supervisor_is_refused(
 ) -> None:
     """The answer came in time, what it says was on its way to Redis when everything stood still: it arrives late."""
     url = proxy.url(plaita_server_process.password)
-    freeze = Freeze(world, fails=1 if act == "failure" else 0, redis_url=url)
+    freeze = gated(world, fails=1 if act == "failure" else 0, redis_url=url)
     proxy.set_mode("freeze")
     freeze.open(1)
-    freeze.one.wait_status(
-        lambda s: _states(s) == ["busy"] and all(row["step_s"] is None for row in s["executors"]), "the answer"
-    )
+    freeze.answered()
     freeze.one.signal(signal.SIGSTOP)
     freeze.lease_over()
     two = freeze.second()
@@ -115,7 +50,7 @@ def test_a_late_write_of_a_frozen_supervisor_is_refused(
 
 @pytest.mark.parametrize("act", ["success", "failure"])
 def test_a_frozen_supervisor_finds_a_late_answer_and_changes_nothing(world: World, act: str) -> None:
-    freeze = Freeze(world, fails=1 if act == "failure" else 0)
+    freeze = gated(world, fails=1 if act == "failure" else 0)
     freeze.one.signal(signal.SIGSTOP)
     freeze.open(1)
     freeze.passed(1)  # the answer lies in the socket of the frozen supervisor
@@ -136,7 +71,7 @@ def test_a_frozen_supervisor_takes_nothing_from_the_next_holder(
     world: World, proxy: Proxy, plaita_server_process: Server, act: str
 ) -> None:
     """A renewal, or the hand-on of a drain, is held up on its way past the end of the lease."""
-    freeze = Freeze(world, redis_url=proxy.url(plaita_server_process.password), kill_grace=0.2, drain_timeout=0.1)
+    freeze = gated(world, redis_url=proxy.url(plaita_server_process.password), kill_grace=0.2, drain_timeout=0.1)
     proxy.set_mode("freeze")
     if act == "release":
         freeze.one.signal(signal.SIGTERM)
@@ -156,7 +91,7 @@ def test_a_frozen_supervisor_takes_nothing_from_the_next_holder(
         assert freeze.one.wait_exit() in (0, 75)
         assert "carrier.handed_on" not in freeze.one.text()
     else:
-        freeze.one.wait_status(lambda s: _states(s) == ["idle"] and s["redis"]["connected"], "one lets go")
+        freeze.one.wait_status(lambda s: states(s) == ["idle"] and s["redis"]["connected"], "one lets go")
     assert freeze.lease() == before
     keys = world.keys
     [[_, consumer, _, _]] = world.do(raw("XPENDING", keys.queue, keys.group, "-", "+", 10))
@@ -170,7 +105,7 @@ def test_a_frozen_supervisor_takes_nothing_from_the_next_holder(
 @pytest.mark.parametrize("act", ["success", "failure"])
 def test_a_frozen_host_wakes_up_and_writes_over_nothing(world: World, act: str) -> None:
     """All of it stands still, executor and template too, as in a suspended machine: node code itself goes on late."""
-    freeze = Freeze(world, fails=1 if act == "failure" else 0)
+    freeze = gated(world, fails=1 if act == "failure" else 0)
     tree = freeze.one.tree()
     for pid in (freeze.one.pid, *tree):
         os.kill(pid, signal.SIGSTOP)
@@ -193,7 +128,7 @@ def test_a_frozen_host_wakes_up_and_writes_over_nothing(world: World, act: str) 
 
 @pytest.mark.parametrize("act", ["success", "failure"])
 def test_a_frozen_executor_is_still_the_owner_while_its_supervisor_lives(world: World, act: str) -> None:
-    freeze = Freeze(world, fails=1 if act == "failure" else 0)
+    freeze = gated(world, fails=1 if act == "failure" else 0)
     world.serving(instance="two", **FLAGS)  # waits for a lease that never ends
     os.kill(freeze.executor, signal.SIGSTOP)
     past_the_lease = time.monotonic() + TTL_S * 1.5
@@ -222,7 +157,7 @@ def test_L7_a_frozen_executor_is_killed_with_its_step_when_it_runs_out_of_time(w
 
 
 def test_a_frozen_executor_dies_with_its_supervisor(world: World) -> None:
-    freeze = Freeze(world)
+    freeze = gated(world)
     os.kill(freeze.executor, signal.SIGSTOP)
     freeze.one.kill()
     until(lambda: not alive(freeze.executor), "the end of the executor")

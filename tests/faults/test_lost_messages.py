@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_load import Load, Serve, judge
+from fault_load import Load, Serve, judge, residue
 from hosts import World, until
 
+from plaita.client import Client
 from plaita.testing.proxy import Deed, Proxy, Rule, Then
-from plaita.testing.server import Server
+from plaita.testing.server import Server, raw
 
 CALLS = ("take", "XREADGROUP", "begin", "commit", "finish")
 
@@ -51,6 +55,85 @@ def test_the_calls_of_failing_and_dying_steps(world: World, proxy: Proxy, serve:
             proxy.clear()
     counters = supervisor.status()["counters"]  # type: ignore[index]
     assert (counters["step_failures"], counters["node_retries"], counters["executor_deaths"]) == (2, 2, 1)
+    judge(
+        supervisor, supervisor.pid, quiet=("dead_lettered", "poison_acked", "failed", "refused_writes", "leases_lost")
+    )
+
+
+@pytest.fixture
+def client(world: World, proxy: Proxy, plaita_server_process: Server) -> Iterator[Client]:
+    """One behind the proxy too."""
+    keys = world.keys
+    url = proxy.url(plaita_server_process.password)
+    with Client(url, queue_name=keys.queue, consumer_group=keys.group, key_prefix=keys.prefix) as made:
+        yield made
+
+
+def suspended(world: World, **fields: Any) -> tuple[str, Path]:
+    """An execution that waits, and the file of its node's entries."""
+    file = world.folder / "entries"
+    world.chain("f", {"type": "t_wait", "id": "w", "file": str(file), "subscriptionTimeout": 3600, **fields})
+    execution = world.start("f")
+    until(lambda: world.get(execution)["status"] == "suspended", "the wait")
+    return execution, file
+
+
+def entries(file: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in file.read_text().splitlines())
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", "cut_reply"])
+def test_the_calls_of_a_wait_and_its_end(world: World, proxy: Proxy, serve: Serve, client: Client, deed: Deed) -> None:
+    """suspend, the client's wake, and what resumes it: one wait with one timer, woken once."""
+    supervisor = serve(preload="waiting")
+    rules = [proxy.add(Rule("suspend", deed))]
+    execution, file = suspended(world)
+    assert world.stats().delayed == 1
+    rules += [proxy.add(Rule(call, deed)) for call in ("wake", "begin", "commit", "finish")]
+    assert client.resume(execution, "event", {"n": 1})["resumed"]
+    row = world.wait(execution)
+    assert (row["status"], row["output"]["w"]["event_data"]) == ("completed", {"n": 1})
+    assert entries(file) == {"execute": 1, "on_event": 1}
+    assert [rule.done for rule in rules] == [1] * 5
+    assert (world.stats().delayed, residue(world)) == (0, [])
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+def test_the_promotion_of_a_timer(world: World, proxy: Proxy, serve: Serve, deed: Deed) -> None:
+    """Moved and never heard of, or not moved: it wakes once."""
+    late = {"strategy": "continue-with", "defaultValue": "late"}
+    supervisor = serve(preload="waiting")
+    execution, file = suspended(world, timeoutHandler=late)
+    rule = proxy.add(Rule("promote", deed, times=1_000_000))  # any of them may be the one that finds it due
+    [timer] = world.do(raw("ZRANGE", world.keys.delayed, 0, -1))
+    world.do(raw("ZADD", world.keys.delayed, "XX", 0, timer))
+    if deed == "lose_reply":
+        until(lambda: world.row(execution).control["woken"] == "timeout", "the end of its time")
+    until(lambda: rule.done, "a promotion")
+    proxy.clear()
+    row = world.wait(execution)
+    assert (row["status"], row["output"]["w"]) == ("completed", "late")
+    assert entries(file) == {"execute": 1, "on_timeout": 1}
+    judge(supervisor, supervisor.pid)
+
+
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+def test_S13_a_retry_that_is_asked_for(world: World, proxy: Proxy, serve: Serve, client: Client, deed: Deed) -> None:
+    """The client asks again, and it is one retry: what it wakes fails again, and is woken no second time."""
+    supervisor = serve(preload="crashing")
+    file = world.folder / "lines"
+    world.chain("f", {"type": "t_noted", "id": "a", "file": str(file), "fails": 99, "final": True})
+    execution = world.start("f")
+    assert world.wait(execution)["status"] == "error"
+    rule = proxy.add(Rule("resume", deed))
+    assert client.resume(execution, "retry")["resumed"]
+    assert rule.done == 1
+    until(lambda: len(file.read_text().splitlines()) == 2, "the retry")
+    until(lambda: all(stream.length == 0 for stream in world.stats().streams), "an empty queue")
+    assert world.get(execution)["status"] == "error"
+    assert len(file.read_text().splitlines()) == 2
+    assert world.do(raw("GET", world.keys.of_execution("g1wakeups", execution))) == b"1"
     judge(
         supervisor, supervisor.pid, quiet=("dead_lettered", "poison_acked", "failed", "refused_writes", "leases_lost")
     )

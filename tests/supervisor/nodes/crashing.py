@@ -30,19 +30,22 @@ class Noted(Node):
 
 
 class NotedWait(EventNode):
-    """Waits for a ``go``; appends ``execution node.entry attempt pid`` to ``file`` for each of its four entries, and
-    sleeps ``seconds`` in the one that ``slow`` names."""
+    """Waits for a ``go``; appends ``execution node.entry attempt pid`` to ``file`` for each of its four entries. In the
+    one that ``slow`` names it sleeps ``seconds`` and, with a ``gate``, waits as ``Gated`` does."""
 
     node_type = "t_noted_wait"
     event_type: str | None = "go"
     file: str
     slow: str = ""
     seconds: float = 0.0
+    gate: str = ""
 
     def enter(self, execution: Any, entry: str) -> None:
         note(self.file, execution, f".{entry}")
         if self.slow == entry:
             spend(self.seconds)
+            if self.gate:
+                pass_gate(self.gate, execution)
 
     def execute(self, execution: Any) -> Any:
         self.enter(execution, "execute")
@@ -71,10 +74,7 @@ class Gated(Node):
 
     def execute(self, execution: Any) -> Any:
         note(self.file, execution)
-        gate = Path(f"{self.gate}.{execution.attempt}")
-        while not gate.exists():
-            time.sleep(0.01)
-        gate.with_name(gate.name + ".passed").touch()
+        pass_gate(self.gate, execution)
         if execution.attempt <= self.fails:
             raise RuntimeError(f"attempt {execution.attempt} fails")
         return execution.attempt
@@ -93,6 +93,14 @@ class Poison(Node):
         time.sleep(self.seconds)
         os.kill(os.getpid() if self.victim == "self" else os.getppid(), signal.SIGKILL)
         time.sleep(60)
+
+
+def pass_gate(path: str, execution: Any) -> None:
+    """Wait until the file ``path.<attempt>`` is there, and note that in ``path.<attempt>.passed``."""
+    gate = Path(f"{path}.{execution.attempt}")
+    while not gate.exists():
+        time.sleep(0.01)
+    gate.with_name(gate.name + ".passed").touch()
 
 
 def spend(seconds: float) -> None:
