@@ -257,6 +257,7 @@ def resume(
     data: Annotated[
         str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="What the event brings, at most 64 KiB")
     ] = None,
+    unblock: Annotated[bool, typer.Option("--unblock", help="With retry: its limits count anew")] = False,
 ) -> None:
     """Move an execution on: wake it with an event or its timeout, continue it, or retry one that ended in error.
 
@@ -268,7 +269,8 @@ def resume(
     from plaita.client import resuming
 
     value = read_json(data, "--data")
-    answer = session.perform(resuming.resume, execution_id, resume_type, value, session.client.family)
+    family = session.client.family
+    answer = session.perform(resuming.resume, execution_id, resume_type, value, family, unblock=unblock)
     if session.json:
         print_json(answer)
     if answer["resumed"]:
@@ -290,7 +292,7 @@ def _why(answer: Mapping[str, Any]) -> str:
 
     why = resuming.EXPLANATIONS.get(str(answer["reason"]), "")
     if answer.get("counter_key"):
-        return f"{why}; find out why it fails, then delete the key {answer['counter_key']} and retry"
+        return f"{why}; find out why it fails, then retry with --unblock, which deletes {answer['counter_key']}"
     return f"{why} (hash {answer['flow_hash']})" if answer.get("flow_hash") else why
 
 

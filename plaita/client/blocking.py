@@ -114,10 +114,12 @@ class Client(ClientBase):
         """Bring dead letters back into the queue: what became of each is in the answer (``replaying.replay``)."""
         return self.perform(replaying.replay(self.keys, wanted, self.manner(manner)))
 
-    def resume(self, execution_id: str, resume_type: str, data: Any = None) -> dict[str, Any]:
+    def resume(self, execution_id: str, resume_type: str, data: Any = None, *, unblock: bool = False) -> dict[str, Any]:
         """Ask for a resume: ``event`` (with its data), ``timeout``, ``continue`` or ``retry``. The answer's ``resumed``
-        says whether anything was set going, its ``reason`` why not (``resuming.EXPLANATIONS``)."""
-        return self.perform(resuming.resume(self.keys, execution_id, resume_type, data, self.family))
+        says whether anything was set going, its ``reason`` why not (``resuming.EXPLANATIONS``). ``unblock``: the limits
+        of a retry count anew (ledger S13)."""
+        asking = resuming.resume(self.keys, execution_id, resume_type, data, self.family, unblock=unblock)
+        return self.perform(asking)
 
     def rebuild_execution_index(self, *, requeue: bool = False) -> dict[str, Any]:
         """Index all rows of the tenant anew (ledger D4); with ``requeue``, what has lost its carrier gets one."""

@@ -36,13 +36,20 @@ _LIMITS = frozenset({"g1_wakeups_exhausted", "deterministic_failure_exhausted"})
 
 
 def resume(
-    keys: Keys, execution_id: str, resume_type: str, data: Any = None, family: str | None = None
+    keys: Keys,
+    execution_id: str,
+    resume_type: str,
+    data: Any = None,
+    family: str | None = None,
+    *,
+    unblock: bool = False,
 ) -> Operation[dict[str, Any]]:
     """Ask for a resume: ``{"execution_id", "resume_type", "status", "resumed", "reason", ...}``.
 
     ``resumed``: its carrier is on its way. Else ``reason`` is a key of EXPLANATIONS, with ``already_terminal`` or
     ``already_suspended`` True where that is why (ledger S3, S4), ``counter_key`` at a limit (S13), ``flow_hash`` of a
-    definition that is gone. ``data`` is an event's, at most 64 KiB of JSON.
+    definition that is gone. ``data`` is an event's, at most 64 KiB of JSON. ``unblock``, with ``retry``: both limits
+    count anew.
 
     Raises InputError; RefusedError ``no_row``, ``deleted``, ``wrong_type``.
     """
@@ -50,6 +57,8 @@ def resume(
     if resume_type not in KINDS:
         hint = "; that is `plaita cancel`" if resume_type == "cancel" else ""
         raise InputError(f"type: {resume_type!r} is none; there are {', '.join(KINDS)}{hint}")
+    if unblock and resume_type != "retry":
+        raise InputError(f"unblock: it lifts the limits of a retry; a {resume_type} has none")
     encoded = _encode_data(resume_type, data)
     row = yield from load(keys, execution)
     tenant = keys.tenant or DEFAULT_TENANT
@@ -70,7 +79,7 @@ def resume(
             reason = "already_terminal" if woken.reason == "terminal" else woken.reason
             return answer | _said(woken.status, woken.woken, reason)
         kind: Literal["continue", "retry"] = "continue" if resume_type == "continue" else "retry"
-        request = ResumeRequest(execution, kind, payload, fields)
+        request = ResumeRequest(execution, kind, payload, fields, unblock=unblock)
         asked = yield from ask(executions.request_resume(keys, request))
         return answer | _said(asked.status, asked.enqueued, asked.reason, asked.detail)
     except RefusedError as error:

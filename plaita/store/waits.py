@@ -70,13 +70,15 @@ def wake(keys: Keys, request: Wake) -> Call[Woken]:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A ``continue`` or ``retry`` that somebody asks for. ``nonce`` makes a resend recognisable."""
+    """A ``continue`` or ``retry`` that somebody asks for. ``nonce`` makes a resend recognisable. ``unblock``: a person
+    has looked into why it fails, so that the limits of S13 count anew."""
 
     execution_id: str
     kind: Literal["continue", "retry"]
     payload: bytes
     fields: Mapping[str, str] = field(default_factory=dict)
     nonce: str = field(default_factory=ids.new_nonce)
+    unblock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def request_resume(keys: Keys, request: ResumeRequest) -> Call[Resumed]:
             request.kind,
             keys.flows_ns,
             request.nonce,
+            int(request.unblock),
             *_carrier(keys, execution_id, request.payload, request.fields),
         ),
         lane_for(request.payload),

@@ -144,6 +144,26 @@ def test_S13_at_a_limit_it_says_which_key_unblocks(
     assert plaita("resume", "e", "--type", "retry").code == 0
 
 
+@pytest.mark.parametrize("counter", ["g1wakeups", "nofail"])
+def test_S13_unblock_lets_both_limits_count_anew(stage: Stage, plaita: Run, counter: str) -> None:
+    stage.set(status="error")
+    keys = [stage.keys.of_execution(name, "e") for name in ("g1wakeups", "nofail")]
+    stage.do("SET", stage.keys.of_execution(counter, "e"), 12)
+    assert plaita("resume", "e", "--type", "continue", "--unblock").code == 2
+    told = plaita("resume", "e", "--type", "retry", "--unblock", "--json")
+    assert (told.code, told.json["resumed"]) == (0, True)
+    assert stage.do("EXISTS", *keys) == 0
+    assert [one["resume_type"] for one in stage.carriers()] == ["retry"]
+
+
+def test_S13_unblock_changes_nothing_of_what_is_not_in_error(stage: Stage, plaita: Run) -> None:
+    stage.set(status="completed")
+    key = stage.keys.of_execution("g1wakeups", "e")
+    stage.do("SET", key, 2)
+    assert plaita("resume", "e", "--type", "retry", "--unblock").code == 0
+    assert (stage.do("GET", key), stage.carriers()) == (b"2", [])
+
+
 def test_S3_the_definition_it_began_with_is_gone(stage: Stage, plaita: Run) -> None:
     stage.set(status="error")
     hash_ = stage.row()[b"flow_hash"].decode()

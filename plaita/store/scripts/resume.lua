@@ -1,7 +1,7 @@
 -- Ask for a continue or a retry (ledger S3, S4, S5, S13). Changes no state but for its own mark, by which the same call
 -- sent again is known: begin judges anew and wakes.
 -- KEYS 1 row, 2 lease, 3 cancel, 4 tombstone, 5 wake stream, 6 g1wakeups, 7 nofail
--- ARGV 1 tenant, 2 continue|retry, 3 ns of the flows, 4 nonce, 5.. carrier fields
+-- ARGV 1 tenant, 2 continue|retry, 3 ns of the flows, 4 nonce, 5 unblock 0|1: the counters of S13 start anew, 6.. carrier fields
 -- ok: status, enqueued 0|1, reason it was not, detail (the lease; the key of a counter; the hash)
 -- refused: tombstoned (when, why), no_row, wrong_type
 -- include: lease
@@ -29,6 +29,9 @@ if TERMINAL[status] then
   if status ~= 'error' or ARGV[2] ~= 'retry' then
     return no('already_terminal')
   end
+  if ARGV[5] == '1' then
+    redis.call('DEL', KEYS[6], KEYS[7])
+  end
   local what, key = exhausted(KEYS[6], KEYS[7])
   if what then
     return no(what, key)
@@ -46,5 +49,5 @@ if status == 'suspended' and not given(row[3]) and redis.call('EXISTS', KEYS[3])
   return no('already_suspended')
 end
 redis.call('HSET', KEYS[1], 'resumed_by', ARGV[4])
-redis.call('XADD', KEYS[5], '*', unpack(ARGV, 5))
+redis.call('XADD', KEYS[5], '*', unpack(ARGV, 6))
 return {'ok', status, 1, '', ''}
