@@ -55,7 +55,7 @@ EXPLANATIONS: Mapping[Outcome, str] = {
     Outcome.ALREADY_REPLAYED: "it was replayed within the last 7 days; --force does it once more",
     Outcome.NO_LETTER: "there is no such dead letter (any more)",
     Outcome.SCHEMA_TOO_NEW: "this build does not understand its schema; replay it with a newer one",
-    Outcome.TOO_OLD: "supervisors drop what is older than PLAITA_TASK_MAX_AGE_SECONDS; raise it there, or --force",
+    Outcome.TOO_OLD: "supervisors drop what is older than PLAITA_TASK_MAX_AGE_SECONDS; raise it there, then --force",
     Outcome.MALFORMED: "no supervisor can read it, so it would only come back",
     Outcome.TENANT_REQUIRED: "it names no tenant; say whose it is with --tenant",
     Outcome.TENANT_MISMATCH: "it belongs to another tenant than the one given",
