@@ -5,7 +5,7 @@ The lease conflict has a module of its own (``lease_conflict``), since it needs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -18,20 +18,30 @@ class Settle(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
+    """``while_status``: the status of the row for which an ack is right; by another one, this carrier may have become
+    the only one. None: whatever the row says."""
+
     settle: Settle
     explanation: str
+    while_status: str | None = None
 
 
 _RULINGS: dict[str, Ruling] = {
     "terminal": Ruling(Settle.ACK, "the execution is over; its state is unchanged"),
-    "suspended": Ruling(Settle.ACK, "the execution waits for an event, which a start, continue or retry is not"),
-    "stale_wait": Ruling(Settle.POISON, "ResumeProtocolError: the execution waits for something else by now"),
-    "no_checkpoint": Ruling(Settle.POISON, "ResumeProtocolError: the execution has not begun, so nothing waits"),
+    "suspended": Ruling(
+        Settle.ACK, "the execution waits for an event, which a start, continue or retry is not", "suspended"
+    ),
+    "stale_wait": Ruling(
+        Settle.POISON, "ResumeProtocolError: the execution waits for something else by now", "suspended"
+    ),
+    "no_checkpoint": Ruling(
+        Settle.POISON, "ResumeProtocolError: the execution has not begun, so nothing waits", "pending"
+    ),
     "g1_wakeups_exhausted": Ruling(
-        Settle.ACK, "it was woken from error as often as it may; the named key must be deleted to allow more"
+        Settle.ACK, "it was woken from error as often as it may; the named key must be deleted to allow more", "error"
     ),
     "deterministic_failure_exhausted": Ruling(
-        Settle.ACK, "it failed in a row as often as it may in ways that no retry changes; see the named key"
+        Settle.ACK, "it failed in a row as often as it may in ways that no retry changes; see the named key", "error"
     ),
     "tombstoned": Ruling(Settle.ACK, "the execution was deleted"),
     "too_old": Ruling(Settle.ACK, "a start older than the age limit begins nothing"),
@@ -43,8 +53,10 @@ _RULINGS: dict[str, Ruling] = {
 }
 
 
-def rule(reason: str) -> Ruling:
-    """The ruling for a refusal of ``begin``; an unknown reason is left pending, since nothing is known."""
-    return _RULINGS.get(
-        reason, Ruling(Settle.LEAVE_PENDING, f"refused for a reason this build does not know: {reason}")
-    )
+def rule(reason: str, detail: str = "") -> Ruling:
+    """The ruling for a refusal of ``begin``; an unknown reason is left pending, since nothing is known. ``detail`` of
+    ``terminal`` is the status."""
+    ruling = _RULINGS.get(reason)
+    if ruling is None:
+        return Ruling(Settle.LEAVE_PENDING, f"refused for a reason this build does not know: {reason}")
+    return replace(ruling, while_status=detail) if reason == "terminal" else ruling

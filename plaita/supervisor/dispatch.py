@@ -40,6 +40,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import EXECUTOR_WAIT_S, NotBegun, Stepper
+from plaita.tenancy import set_current_tenant
 from plaita.unix.reaper import unknown_exit
 
 
@@ -127,6 +128,7 @@ class Dispatch:
             return
         if not await self._admission.runs_here(carrier, entry):
             return
+        set_current_tenant(tenant)  # in this carrier's task alone (ledger T1)
         keys = self._keys_of(tenant)
         if carrier.kind == "retry" and not await self._may_wake(keys, carrier, entry):
             return
@@ -288,7 +290,7 @@ class Dispatch:
                 )
 
     async def _refused(self, carrier: Carrier, entry: Entry, answer: Refused) -> None:
-        ruling = begin_refusal.rule(answer.reason)
+        ruling = begin_refusal.rule(answer.reason, answer.detail)
         logs.log(
             20 if ruling.settle is Settle.ACK else 30,
             "begin.refused",
@@ -299,11 +301,13 @@ class Dispatch:
         )
         if answer.reason == "too_old":
             self._stats.add("carriers_too_old")
-        if ruling.settle is Settle.ACK:
-            await self._entries.ack(entry)
-        elif ruling.settle is Settle.POISON:
+        if ruling.settle is Settle.POISON:
             self._stats.add("poison_acked")
-            await self._entries.ack(entry)
+        if ruling.settle in (Settle.ACK, Settle.POISON):
+            if ruling.while_status is None:
+                await self._entries.ack(entry)
+            else:
+                await self._entries.ack_refused(carrier.tenant_id, carrier.execution_id, entry, ruling.while_status)
         elif ruling.settle is Settle.DEAD_LETTER:
             reason = f"{answer.reason}: {ruling.explanation} ({answer.detail})" if answer.detail else ruling.explanation
             await self._give_up(entry, reason, answer.reason, carrier=carrier)
@@ -400,7 +404,9 @@ class Dispatch:
             held.cancel = begun.cancel_reason or "cancelled"
         self._keeper.add(held)
         try:
-            if begun.lost_exhausted or spent is not None:
+            if held.cancel is not None and (begun.lost_exhausted or spent is not None):
+                await self._settler.cancelled(held)  # it runs nothing, so it needs no budget (ledger S8)
+            elif begun.lost_exhausted or spent is not None:
                 await self._settler.exhausted(held, entry, control, spent)
             else:
                 await self._advance(held, entry, flow)

@@ -33,6 +33,17 @@ class Entries:
         if isinstance(answer, Value):
             self._stats.add("acked")
 
+    async def ack_refused(self, tenant: str, execution_id: str, entry: Entry, status: str) -> None:
+        """Ack what a row in this status has no use for. If it is in another one by now, whoever reads next judges
+        anew: after a retry or a wake this may be the only carrier left."""
+        call = carriers.ack_refused(self._keys, tenant, execution_id, entry.stream, entry.entry_id, status)
+        answer = await self._sender.send(call, until=self._soon())
+        if isinstance(answer, Value):
+            self._stats.add("acked")
+        elif isinstance(answer, Refused):
+            logs.info("refused.kept", execution_id=execution_id, entry_id=entry.entry_id, status=answer.detail)
+            await self.let_others(entry)
+
     async def let_others(self, entry: Entry) -> None:
         """The lease ran out under us: whoever reads next may have the carrier at once, if still pending for us."""
         call = carriers.release(self._keys, self._consumer, entry.stream, entry.entry_id)

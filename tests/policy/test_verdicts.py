@@ -144,19 +144,24 @@ def test_L5_with_holder_liveness_disabled_a_duplicate_is_acked_unasked_but_nothi
 
 
 @pytest.mark.parametrize(
-    ("reason", "settle"),
+    ("reason", "settle", "while_status"),
     [
-        ("terminal", Settle.ACK),
-        ("suspended", Settle.ACK),
-        ("tombstoned", Settle.ACK),
-        ("too_old", Settle.ACK),
-        ("no_row", Settle.POISON),
-        ("flow_conflict", Settle.POISON),
-        ("wrong_type", Settle.DEAD_LETTER),
-        ("no_flow", Settle.DEAD_LETTER),
-        ("no_version", Settle.DEAD_LETTER),
-        ("a reason of a later build", Settle.LEAVE_PENDING),
+        ("terminal", Settle.ACK, "cancelled"),  # the detail
+        ("suspended", Settle.ACK, "suspended"),
+        ("stale_wait", Settle.POISON, "suspended"),
+        ("no_checkpoint", Settle.POISON, "pending"),
+        ("g1_wakeups_exhausted", Settle.ACK, "error"),
+        ("deterministic_failure_exhausted", Settle.ACK, "error"),
+        ("tombstoned", Settle.ACK, None),
+        ("too_old", Settle.ACK, None),
+        ("no_row", Settle.POISON, None),
+        ("flow_conflict", Settle.POISON, None),
+        ("wrong_type", Settle.DEAD_LETTER, None),
+        ("no_flow", Settle.DEAD_LETTER, None),
+        ("no_version", Settle.DEAD_LETTER, None),
+        ("a reason of a later build", Settle.LEAVE_PENDING, None),
     ],
 )
-def test_refusals(reason: str, settle: Settle) -> None:
-    assert begin_refusal.rule(reason).settle is settle
+def test_refusals(reason: str, settle: Settle, while_status: str | None) -> None:
+    ruling = begin_refusal.rule(reason, "cancelled")
+    assert (ruling.settle, ruling.while_status) == (settle, while_status)
