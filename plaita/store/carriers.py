@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaita.store.call import BULK_BYTES, Argument, Call, Lane, pairs, script, text
-from plaita.store.keys import Keys
+from plaita.store.keys import DEFAULT_TENANT, Keys
 
 HANDED_ON_IDLE_MS = 86_400_000
 START = "-"  # a cursor at the beginning of the pending list
@@ -216,6 +216,23 @@ def ack_refused(keys: Keys, tenant: str, execution_id: str, stream: str, entry_i
     )
 
 
+def drop_disabled(keys: Keys, execution_id: str, stream: str, entry_id: str) -> Call[bool]:
+    """Ack and delete a carrier of a disabled tenant (ledger T2), whose ``keys`` these are. Judged in the call itself:
+    nothing is dropped after the tenant was enabled. False when it was not pending any more.
+
+    Refused, nothing done: ``changed``: the tenant is enabled by now, or somebody holds the execution.
+    """
+    return Call(
+        "carriers.drop_disabled",
+        script("drop_disabled"),
+        (keys.stream(stream), keys.lease(execution_id), keys.tenant_status),
+        (keys.group, entry_id, keys.tenant or DEFAULT_TENANT),
+        "writer",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
 def enqueue(keys: Keys, stream: str, fields: Sequence[tuple[str, bytes | str]]) -> Call[str]:
     """Add an entry; its id. Not idempotent: sent twice, it stands there twice."""
     args: list[Argument] = ["XADD", keys.stream(stream), "*"]
@@ -272,12 +289,14 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """``oldest_pending_ms``: age of the oldest pending entry by Redis time, None when nothing is pending."""
+    """``oldest_pending_ms``: age of the oldest pending entry by Redis time, None when nothing is pending. ``parked``:
+    carriers of all tenants that wait for a place under a quota (ledger T3), which stand in no stream."""
 
     streams: list[StreamStats]
     delayed: int
     dlq_length: int
     oldest_pending_ms: int | None
+    parked: int = 0
 
 
 def stats(keys: Keys) -> Call[QueueStats]:
@@ -288,12 +307,13 @@ def stats(keys: Keys) -> Call[QueueStats]:
             StreamStats(text(name), int(length), int(pending), None if lag == -1 else int(lag))
             for name, length, pending, lag in reply[0]
         ]
-        return QueueStats(streams, int(reply[1]), int(reply[2]), None if reply[3] == -1 else int(reply[3]))
+        oldest = None if reply[3] == -1 else int(reply[3])
+        return QueueStats(streams, int(reply[1]), int(reply[2]), oldest, int(reply[4]))
 
     return Call(
         "carriers.stats",
         script("queue_stats"),
-        (keys.queue, keys.wake, keys.delayed, keys.dead_letters),
+        (keys.queue, keys.wake, keys.delayed, keys.dead_letters, keys.parked_tenants),
         (keys.group,),
         "writer",
         True,

@@ -92,7 +92,9 @@ def start(keys: Keys, request: Start) -> Call[Started]:
     A hit of the dedup key adds no ``continue`` for the other one (ledger S2): its row and its carrier came in one call,
     so there is no row here that nothing moves.
 
-    Refused: ``no_flow``, ``no_version``, ``tombstoned``, ``id_taken`` (detail: the flow of the owner).
+    Over the tenant's quota the carrier is parked at once and has no ``message_id`` yet (ledger T3).
+    Refused: ``no_flow``, ``no_version``, ``tombstoned``, ``id_taken`` (detail: the flow of the owner),
+    ``tenant_disabled``.
     """
     carrier: list[Argument] = ["payload", request.payload, "schema_version", "1"]
     carrier += ["execution_id", request.execution_id, "tenant_id", keys.tenant or DEFAULT_TENANT]
@@ -112,6 +114,9 @@ def start(keys: Keys, request: Start) -> Call[Started]:
             keys.tombstone(request.execution_id),
             keys.queue,
             keys.start_dedup(dedup),
+            keys.tenant_status,
+            keys.tenant_quota,
+            keys.parked_tenants,
         ),
         (
             request.execution_id,
@@ -161,7 +166,8 @@ class Begin:
     """Take the lease for a carrier. ``holder`` is ``<instance>/<incarnation>``; ``nonce`` names this attempt.
 
     ``kind`` is the carrier's. ``data`` (JSON text), ``event_id`` and ``wait`` are what an event or timeout says that
-    comes to a row still suspended; where the row was woken before, the row's own count.
+    comes to a row still suspended; where the row was woken before, the row's own count. ``expected_epoch``: of the
+    tenant statuses, '' where none is looked at (ledger T2).
     """
 
     execution_id: str
@@ -176,6 +182,7 @@ class Begin:
     data: bytes | None = None
     event_id: str = ""
     wait: str | None = None
+    expected_epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +239,9 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
     by a retry, which takes it back to its checkpoint. Both only while the carrier itself is still in its stream.
 
     Refused: ``no_row``, ``terminal`` (status), ``leased`` (lease value), ``tombstoned``, ``wrong_type``,
-    ``flow_conflict`` (the owner's flow); ``suspended``: this kind ends no wait; ``stale_wait`` (the wait there);
-    ``no_checkpoint``: an event or timeout for a row that has not begun; ``g1_wakeups_exhausted`` and
+    ``flow_conflict`` (the owner's flow); for its tenant (T2, T3) ``tenant_disabled``, ``tenant_epoch`` (missing, older
+    or newer) and ``quota`` (running/quota), unless it only ends; ``suspended``: this kind ends no wait; ``stale_wait``
+    (the wait there); ``no_checkpoint``: an event or timeout for a row that has not begun; ``g1_wakeups_exhausted`` and
     ``deterministic_failure_exhausted`` (the counter's key) for a retry; for a foreign start ``no_flow``,
     ``no_version``, ``too_old`` and ``dedup_hit`` (status and id of the execution that holds the dedup key).
     """
@@ -248,6 +256,9 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             keys.delayed,
             keys.delayed_body,
             keys.stream(request.stream),
+            keys.tenant_status,
+            keys.tenant_epoch,
+            keys.tenant_quota,
             *(_foreign_keys(keys, foreign) if foreign else ()),
         ),
         (
@@ -272,6 +283,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             WAKEUPS_TTL_MS,
             keys.ns,
             "" if foreign is None or foreign.too_old_after_ms is None else foreign.too_old_after_ms,
+            request.expected_epoch,
         ),
         lane_for(foreign.input) if foreign else "writer",
         True,

@@ -31,7 +31,7 @@ RESERVED_TENANTS = frozenset(
         "approval", "control", "delay", "delayed", "dlq", "event", "event_filter", "event_reconcile", "events",
         "exec_tombstone", "execution", "flow", "flow_list", "flow_versions", "http_callback", "kafka_queue", "logs",
         "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "sse", "start-dedup", "subscription",
-        "tenant_status", "token", "userqueue", "wake",
+        "tenant_quota", "tenant_status", "token", "userqueue", "wake",
     }
 )  # fmt: skip
 
@@ -179,6 +179,30 @@ class Keys:
     @property
     def write_probe(self) -> str:
         return f"{self.prefix}:registry:write_probe"
+
+    @property
+    def tenant_status(self) -> str:
+        """A hash: tenant -> active or disabled. Old consoles write it too (ledger T2)."""
+        return f"{self.prefix}:tenant_status"
+
+    @property
+    def tenant_epoch(self) -> str:
+        """Which deployment wrote the statuses."""
+        return f"{self.tenant_status}:epoch"
+
+    @property
+    def tenant_quota(self) -> str:
+        """A hash: tenant -> how many of its executions may run at a time."""
+        return f"{self.prefix}:tenant_quota"
+
+    @property
+    def parked_tenants(self) -> str:
+        """A set: whose carriers wait for a place (ledger T3)."""
+        return f"{self.queue}:parked"
+
+    def parked(self, letter: str) -> str:
+        """The tenant's carriers of this stream that wait for a place; ``out``: those that were brought back."""
+        return f"{self.parked_tenants}:{letter}:{ids.key_part(self.tenant or DEFAULT_TENANT)}"
 
     @property
     def instances(self) -> str:

@@ -1,12 +1,15 @@
 -- Take the lease of an execution for one carrier, and judge by the row what this carrier may do (ledger L1, L2, S3-S7, S14).
 -- KEYS 1 row, 2 lease, 3 fence, 4 fencegen, 5 cancel, 6 index, 7 tombstone, 8 delayed, 9 delayed bodies, 10 stream of
---      the carrier, and of a foreign start: 11 flow versions, 12 flow meta, 13 dedup claim (where ARGV 17 is not '')
+--      the carrier, 11 tenant statuses, 12 their epoch, 13 tenant quotas, and of a foreign start: 14 flow versions,
+--      15 flow meta, 16 dedup claim (where ARGV 17 is not '')
 -- ARGV 1 id, 2 holder, 3 nonce, 4 ttl ms, 5 q|w, 6 entry id, 7 max lost, 8 tenant, 9 foreign 0|1, 10 flow, 11 version,
 --      12 input, 13 kind, 14 data or '', 15 event id or '', 16 wait or '', 17 dedup key or '', 18 dedup ttl ms,
---      19 counter ttl ms, 20 ns, 21 server time after which a foreign start is too old to make a row, ms, or ''
+--      19 counter ttl ms, 20 ns, 21 server time after which a foreign start is too old to make a row, ms, or '',
+--      22 expected epoch of the tenant statuses, or '' where none is
 -- ok: see lib/begun; how: 'normalised', 'retried' or ''
 -- refused: tombstoned, no_row, wrong_type, flow_conflict (owner's flow), terminal (status), g1_wakeups_exhausted (key),
---     deterministic_failure_exhausted (key), leased (lease value), suspended, stale_wait (the wait there), no_checkpoint,
+--     deterministic_failure_exhausted (key), leased (lease value), tenant_epoch (missing|older|newer), tenant_disabled,
+--     quota (running/quota), suspended, stale_wait (the wait there), no_checkpoint,
 --     dedup_hit (status, id), too_old (server time), no_flow, no_version
 -- include: begun
 -- include: resolve
@@ -16,6 +19,7 @@
 -- include: key_part
 -- include: tombstones
 -- include: dies_with
+-- include: tenant_gate
 local KIND, BASE = ARGV[13], ARGV[20] .. ':execution:'
 local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
   'started_at', 'wait', 'woken', 'begun')
@@ -27,8 +31,8 @@ local resumes = KIND == 'event' or KIND == 'timeout'
 
 local tombstone = redis.call('HGET', KEYS[7], ARGV[8])
 if tombstone then
-  if ARGV[17] ~= '' and redis.call('GET', KEYS[13]) == ARGV[1] then
-    redis.call('DEL', KEYS[13])
+  if ARGV[17] ~= '' and redis.call('GET', KEYS[16]) == ARGV[1] then
+    redis.call('DEL', KEYS[16])
   end
   if status then
     dies_with(KEYS[1], KEYS[7])
@@ -68,6 +72,33 @@ if before and status == 'running' then
 end
 if lease and not before then -- ours over a row that does not run (it came back from a backup) is begun anew
   return {'refused', 'leased', lease}
+end
+
+-- What its tenant may not do now; returns a refusal or nil (ledger T2, T3). An end that was asked for needs no place, and
+-- runs nothing unless a node has a wait to undo.
+local function tenant_refuses()
+  local epoch = ARGV[22] ~= '' and redis.pcall('GET', KEYS[12])
+  local what, detail = tenant_shut(ARGV[8], redis.pcall('HGET', KEYS[11], ARGV[8]), epoch, ARGV[22])
+  if not what and status ~= 'running' then
+    local quota = quota_of(redis.pcall('HGET', KEYS[13], ARGV[8]))
+    local running = quota and redis.call('ZCARD', KEYS[6] .. ':running')
+    if quota and running >= quota then
+      what, detail = 'quota', running .. '/' .. text(quota)
+    end
+  end
+  if not what then
+    return nil
+  end
+  local ends = status and what ~= 'tenant_epoch' and (KIND == 'cancel' or redis.call('EXISTS', KEYS[5]) == 1)
+  if ends and (what == 'quota' or woken or not given(row[9])) then
+    return nil
+  end
+  return {'refused', what, detail}
+end
+
+local shut = tenant_refuses()
+if shut then
+  return shut
 end
 
 local changes = {}
@@ -120,13 +151,13 @@ local function new_row()
     return {'refused', 'too_old', now}
   end
   if ARGV[17] ~= '' then
-    local other = redis.call('GET', KEYS[13])
+    local other = redis.call('GET', KEYS[16])
     local found = other and other ~= ARGV[1] and redis.call('HGET', BASE .. execution_part(other), 'status')
     if found and not tombstone_of(KEYS[7], ARGV[1], other, ARGV[8]) then
       return {'refused', 'dedup_hit', found .. ' ' .. other}
     end
   end
-  local version, hash = resolve(KEYS[11], KEYS[12], ARGV[11])
+  local version, hash = resolve(KEYS[14], KEYS[15], ARGV[11])
   if not version then
     return hash
   end
@@ -138,7 +169,7 @@ local function new_row()
   set('created_at', now)
   set('first_enqueued_at', now)
   if ARGV[17] ~= '' then
-    redis.call('SET', KEYS[13], ARGV[1], 'PX', ARGV[18])
+    redis.call('SET', KEYS[16], ARGV[1], 'PX', ARGV[18])
     set('dedup_key', ARGV[17])
   end
   return nil

@@ -1,7 +1,8 @@
--- KEYS 1 queue, 2 wake, 3 delayed, 4 dead letters. ARGV 1 group
--- ok: {{name, length, pending, lag or -1} ...}, delayed, dead letters, age of the oldest pending entry ms (-1 none)
+-- KEYS 1 queue, 2 wake, 3 delayed, 4 dead letters, 5 parked tenants. ARGV 1 group
+-- ok: {{name, length, pending, lag or -1} ...}, delayed, dead letters, age of the oldest pending entry ms (-1 none), parked
 -- include: time
 -- include: group
+-- include: parked
 local streams, oldest = {}, nil
 for i = 1, 2 do
   local length = redis.call('XLEN', KEYS[i])
@@ -17,6 +18,13 @@ for i = 1, 2 do
   end
   streams[i] = {KEYS[i], length, pending, lag}
 end
+local parked = 0
+for _, tenant in ipairs(redis.call('SMEMBERS', KEYS[5])) do
+  for _, letter in ipairs({'q', 'w'}) do
+    parked = parked + redis.call('LLEN', parked_list(KEYS[5], letter, tenant))
+  end
+end
 return {
   'ok', streams, redis.call('ZCARD', KEYS[3]), redis.call('XLEN', KEYS[4]), oldest and math.max(0, now_ms() - oldest) or -1,
+  parked,
 }

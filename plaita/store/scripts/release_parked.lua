@@ -1,0 +1,112 @@
+-- Bring parked carriers back into their streams, the first parked first and resumes before starts, as many as their tenant
+-- has places for (ledger T3): its quota, less what runs, less what was brought back and has not begun.
+-- KEYS 1 parked tenants, 2 queue, 3 wake, 4 tenant quotas, 5 tenant statuses, 6 epoch of the statuses, 7 dead letters
+-- ARGV 1 prefix, 2 expected epoch or '', 3 how many of a tenant at most, 4 tenants at most, 5 dead letters at most,
+--      6.. these tenants only
+-- ok: moved, {tenants that still have some}, 1 where the next call may move more, bad, dead letters trimmed (-1 failed)
+-- include: parked
+-- include: tenant_gate
+-- include: dead_letter
+-- include: time
+local BASE, MOST = KEYS[1], tonumber(ARGV[3])
+local STREAMS = {q = KEYS[2], w = KEYS[3]}
+local moved, left_of, more, bad, trimmed = 0, {}, 0, 0, 0
+
+-- What was brought back and has not begun: its entry is there still, and its row does not run. The rest is forgotten.
+local function on_their_way(out, rows)
+  local count, known = 0, redis.call('HGETALL', out)
+  for i = 1, #known, 2 do
+    local letter, entry = string.match(known[i], '^([qw]) (.+)$')
+    local there = #redis.call('XRANGE', STREAMS[letter], entry, entry) > 0
+    if there and redis.pcall('HGET', rows .. execution_part(known[i + 1]), 'status') ~= 'running' then
+      count = count + 1
+    else
+      redis.call('HDEL', out, known[i])
+    end
+  end
+  return count
+end
+
+local function fields_of(body)
+  local fine, fields = pcall(cmsgpack.unpack, body)
+  if not fine or type(fields) ~= 'table' or #fields < 3 or #fields % 2 == 0 then
+    return nil
+  end
+  for _, word in ipairs(fields) do
+    if type(word) ~= 'string' then
+      return nil
+    end
+  end
+  return fields
+end
+
+local function bring_back(tenant, out)
+  for _, letter in ipairs({'w', 'q'}) do
+    local list = parked_list(BASE, letter, tenant)
+    local body = redis.call('LPOP', list)
+    if body then
+      local fields = fields_of(body)
+      if fields then
+        local entry = redis.call('XADD', STREAMS[letter], '*', unpack(fields, 2))
+        redis.call('HSET', out, letter .. ' ' .. entry, fields[1])
+        redis.call('EXPIRE', out, 3600) -- what is in it when the last is brought back is asked for no more
+        moved = moved + 1
+        return true
+      end
+      local _, lost = add_dead_letter(KEYS[7], ARGV[5], {
+        'reason', 'parked_record_unreadable', 'source_stream', list, 'source_id', tenant, 'schema_version', '1',
+        'dead_lettered_at', text(now_ms()), 'raw_body', body,
+      })
+      bad = bad + 1
+      trimmed = (lost < 0 or trimmed < 0) and -1 or trimmed + lost
+      return false
+    end
+  end
+  return false
+end
+
+local function release(tenant)
+  local starts, resumes = parked_list(BASE, 'q', tenant), parked_list(BASE, 'w', tenant)
+  local left = redis.call('LLEN', starts) + redis.call('LLEN', resumes)
+  local out = BASE .. ':out:' .. key_part(tenant)
+  if left == 0 then
+    redis.call('SREM', BASE, tenant)
+    return
+  end
+  local epoch = ARGV[2] ~= '' and redis.pcall('GET', KEYS[6])
+  if not tenant_shut(tenant, redis.pcall('HGET', KEYS[5], tenant), epoch, ARGV[2]) then
+    local quota, places = quota_of(redis.pcall('HGET', KEYS[4], tenant)), math.huge
+    if quota then
+      local rows = namespace(ARGV[1], tenant) .. ':execution:'
+      places = quota - redis.call('ZCARD', rows .. 'index:running')
+      if places > 0 then
+        places = places - on_their_way(out, rows)
+      end
+    else
+      redis.call('DEL', out)
+    end
+    for _ = 1, math.min(places, MOST, left) do
+      bring_back(tenant, out)
+      left = left - 1
+    end
+    if left > 0 and places > MOST then
+      more = 1
+    end
+  end
+  if left > 0 then
+    left_of[#left_of + 1] = tenant
+  end
+end
+
+local tenants = {}
+if #ARGV > 5 then
+  for i = 6, #ARGV do
+    tenants[#tenants + 1] = ARGV[i]
+  end
+elseif redis.call('EXISTS', BASE) == 1 then
+  tenants = redis.call('SRANDMEMBER', BASE, ARGV[4])
+end
+for _, tenant in ipairs(tenants) do
+  release(tenant)
+end
+return {'ok', moved, left_of, more, bad, trimmed}
