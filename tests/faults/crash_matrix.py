@@ -31,6 +31,7 @@ TABLE_CASES = 6  # beside each other
 BEGINNING = (Point.TAKEN, Point.BEGIN_SENT, Point.BEGUN)
 RUNNING = (Point.STEP_SENT, IN_STEP, Point.STEP_ANSWERED)
 STEPPING = (*RUNNING, Point.COMMIT_SENT, Point.COMMITTED)
+POSTPONING = (Point.FAILURE_COUNTED, Point.POSTPONE_SENT, Point.POSTPONED, Point.PROMOTED)
 ENDING = (Point.FINISH_READY, Point.FINISH_SENT, Point.FINISHED)
 WHOLE_WAY = (*BEGINNING, *STEPPING, *DYING, *LEAVING, *ENDING)
 
@@ -51,7 +52,7 @@ CASES = {
         Case("continue", WHOLE_WAY, "completed", 4, lost=_in_flight("b"), earlier=_THIRD),
         Case(
             "retry",
-            (Point.FAILURE_COUNTED, Point.POSTPONE_SENT, Point.POSTPONED, Point.PROMOTED, *WHOLE_WAY),
+            (*POSTPONING, *WHOLE_WAY),
             "completed",
             4,
             lost=_in_flight("b"),
@@ -96,6 +97,18 @@ CASES = {
             before="suspended",
         ),
         Case(
+            "event fails",
+            (*POSTPONING, *BEGINNING, Point.STEP_ANSWERED, Point.COMMIT_SENT, Point.COMMITTED),
+            "completed",
+            5,
+            way=("a", "w.execute", "w.on_event"),
+            at="w.on_event",
+            lost={Point.STEP_ANSWERED: "w.on_event"},
+            before="suspended",
+            fails=1,
+            earlier=dict.fromkeys((*BEGINNING, Point.STEP_ANSWERED), 1),
+        ),
+        Case(
             "timeout",
             (Point.PROMOTED, *WHOLE_WAY),
             "completed",
@@ -126,6 +139,17 @@ CASES = {
             before="error",
             fails=1,
             kept=("g1wakeups", "nofail"),
+        ),
+        Case(
+            "retry of event",
+            (*BEGINNING, Point.STEP_ANSWERED, Point.COMMIT_SENT, Point.COMMITTED),
+            "completed",
+            5,
+            way=("a", "w.execute", "w.on_event"),
+            at="w.on_event",
+            lost={Point.STEP_ANSWERED: "w.on_event"},
+            before="error",
+            fails=1,
         ),
     )
 }

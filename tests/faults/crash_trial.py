@@ -39,7 +39,7 @@ class Case:
     ``way``: the entries of node code in order, each a step of its own (``w.on_event``), after the step of the start
     node. ``at``: the entry that is under way at the crash. ``steps``: how many are committed in the end. ``lost``:
     whose run a crash at a point loses, so that it runs again. ``before``: the status to which a supervisor that nothing
-    happens to brings the execution first. ``fails``: how many runs of node b raise. ``earlier``: how often a supervisor
+    happens to brings the execution first. ``fails``: how many runs of ``at`` raise. ``earlier``: how often a supervisor
     comes to a point before the carrier that is meant is on its way. ``dead_letters``: what the DLQ holds in the end,
     ``kept`` the counters that are left then.
     """
@@ -134,6 +134,9 @@ class Trial:
         execution = started.execution_id
         if self.case.before:
             earlier = world.serving(instance="zero", **self.flags)
+            if self.case.name == "retry of event":
+                self._await_status(execution, "suspended")
+                self._wake(execution)
             self._await_status(execution, self.case.before)
             assert earlier.stop() == 0
         match self.case.name:
@@ -142,12 +145,12 @@ class Trial:
                 world.do(carriers.enqueue(keys, "w", continue_carrier(execution)))
             case "cancel" | "cancel of a wait":
                 world.client.cancel(execution)
-            case "event":
+            case "event" | "event fails":
                 self._wake(execution)
             case "timeout":
                 [timer] = world.do(raw("ZRANGE", keys.delayed, 0, -1))
                 world.do(raw("ZADD", keys.delayed, "XX", 0, timer))
-            case "retry of error":
+            case "retry of error" | "retry of event":
                 assert world.client.resume(execution, "retry")["resumed"]
         return execution
 
@@ -156,12 +159,12 @@ class Trial:
         if self.case.name == "cancel in step":
             slow = 30.0
         at, _, entry = self.case.at.partition(".")
-        step = {"id": node, "file": str(self.file), "seconds": slow if node == at else 0.0}
-        if node == "w":
-            late = {"strategy": "continue-with", "defaultValue": "late"}
-            return {**step, "type": "t_noted_wait", "slow": entry, "subscriptionTimeout": 3600, "timeoutHandler": late}
-        fails = {"b": self.case.fails, "c": 99}.get(node, 0)
-        return {**step, "type": "t_noted", "fails": fails, "final": self.case.name == "retry of error"}
+        step = {"id": node, "file": str(self.file), "final": self.case.name.startswith("retry of")}
+        step |= {"seconds": slow, "fails": self.case.fails} if node == at else {"fails": 99 if node == "c" else 0}
+        if node != "w":
+            return {**step, "type": "t_noted"}
+        late = {"strategy": "continue-with", "defaultValue": "late"}
+        return {**step, "type": "t_noted_wait", "slow": entry, "subscriptionTimeout": 3600, "timeoutHandler": late}
 
     def _wake(self, execution: str) -> None:
         assert self.world.client.resume(execution, "event", EVENT)["resumed"]
@@ -208,18 +211,19 @@ class Trial:
     # -- what must be true after ------------------------------------------------------------------------
 
     def _await_end(self, execution: str) -> None:
-        if execution:
-            row = self.world.wait(execution, 40)
-            assert row["status"] == self.case.status, f"{row['status']} instead of {self.case.status}: {row['error']}"
-            if row["status"] == "completed" and "w.execute" in self.case.way:
-                result = row["output"]["w"]
-                assert result == "late" if self.case.name == "timeout" else result["event_data"] == EVENT, result
+        """Of an execution that nothing moves any more; one that is retried was in its end before."""
 
         def settled() -> bool:
             stats = self.world.stats()
             return all(s.length == s.pending == 0 for s in stats.streams) and stats.delayed == 0
 
-        until(settled, "an empty queue", 15)
+        until(settled, "an empty queue", 40)
+        if execution:
+            row = self.world.get(execution)
+            assert row["status"] == self.case.status, f"{row['status']} instead of {self.case.status}: {row['error']}"
+            if row["status"] == "completed" and "w.execute" in self.case.way:
+                result = row["output"]["w"]
+                assert result == "late" if self.case.name == "timeout" else result["event_data"] == EVENT, result
 
     def _judge_runs(
         self, before: list[tuple[str, str, int]], at_crash: list[tuple[str, str, int]], committed: tuple[str, ...]
@@ -237,7 +241,7 @@ class Trial:
             assert counts[entry] in allowed, f"{entry} ran {counts[entry]} times instead of {allowed}"
 
     def _right_counts(self, entry: str) -> tuple[int, ...]:
-        once = min(self.case.fails + 1, self.case.max_deliveries) if entry == "b" else 1
+        once = min(self.case.fails + 1, self.case.max_deliveries) if entry == self.case.at else 1
         if self.case.lost.get(self.cell.point) != entry:
             return (once,)
         if self.cell.point == Point.STEP_SENT:  # the process may have died before its node wrote its line

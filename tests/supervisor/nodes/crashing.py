@@ -24,14 +24,13 @@ class Noted(Node):
     def execute(self, execution: Any) -> Any:
         run = note(self.file, execution)
         spend(self.seconds)
-        if run <= self.fails:
-            raise (ValueError if self.final else RuntimeError)(f"run {run} of {self.fails} that fail")
+        fail(run, self.fails, self.final)
         return execution.attempt
 
 
 class NotedWait(EventNode):
     """Waits for a ``go``; appends ``execution node.entry attempt pid`` to ``file`` for each of its four entries. In the
-    one that ``slow`` names it sleeps ``seconds`` and, with a ``gate``, waits as ``Gated`` does."""
+    one that ``slow`` names it sleeps ``seconds``, waits as ``Gated`` does, given a ``gate``, and fails as ``Noted``."""
 
     node_type = "t_noted_wait"
     event_type: str | None = "go"
@@ -39,13 +38,16 @@ class NotedWait(EventNode):
     slow: str = ""
     seconds: float = 0.0
     gate: str = ""
+    fails: int = 0
+    final: bool = False
 
     def enter(self, execution: Any, entry: str) -> None:
-        note(self.file, execution, f".{entry}")
+        run = note(self.file, execution, f".{entry}")
         if self.slow == entry:
             spend(self.seconds)
             if self.gate:
                 pass_gate(self.gate, execution)
+            fail(run, self.fails, self.final)
 
     def execute(self, execution: Any) -> Any:
         self.enter(execution, "execute")
@@ -101,6 +103,12 @@ def pass_gate(path: str, execution: Any) -> None:
     while not gate.exists():
         time.sleep(0.01)
     gate.with_name(gate.name + ".passed").touch()
+
+
+def fail(run: int, fails: int, final: bool) -> None:
+    """Raise in the first runs."""
+    if run <= fails:
+        raise (ValueError if final else RuntimeError)(f"run {run} of {fails} that fail")
 
 
 def spend(seconds: float) -> None:
