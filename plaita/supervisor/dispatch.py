@@ -37,7 +37,7 @@ from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
 from plaita.supervisor.held import Held, NodeTiming
 from plaita.supervisor.lease_keeper import LeaseKeeper
 from plaita.supervisor.sender import Sender
-from plaita.supervisor.settle import Settler
+from plaita.supervisor.settle import Settler, Unrunnable
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import EXECUTOR_WAIT_S, NotBegun, Stepper
 from plaita.tenancy import set_current_tenant
@@ -329,7 +329,7 @@ class Dispatch:
         wanted = Wanted(entry, reason, cause, execution, carrier, schema_rejected, raw)
         verdict = await self._dead_letters.dead_letter_if_allowed(wanted)
         if verdict is GuardVerdict.END and execution is not None:
-            await self._end_spent(*execution, entry, reason)
+            await self._end_spent(*execution, entry, Unrunnable(reason, raw))
         return verdict in (GuardVerdict.LET_GO, GuardVerdict.LET_GO_WITH_COPY)
 
     def _execution_of(self, entry: Entry, carrier: Carrier | None) -> tuple[Keys, str] | None:
@@ -342,7 +342,7 @@ class Dispatch:
         except InputError:
             return None
 
-    async def _end_spent(self, keys: Keys, execution_id: str, entry: Entry, reason: str) -> None:
+    async def _end_spent(self, keys: Keys, execution_id: str, entry: Entry, unrunnable: Unrunnable) -> None:
         """The last carrier of an execution that has no budget left cannot be run: the end, under the lease like all."""
         request = Begin(
             execution_id=execution_id,
@@ -355,7 +355,7 @@ class Dispatch:
         )
         begun = await self._ask_to_begin(keys, request)
         if isinstance(begun, tuple):
-            await self._hold(keys, execution_id, None, entry, *begun, spent=f"its budget is spent, and {reason}")
+            await self._hold(keys, execution_id, None, entry, *begun, spent=unrunnable)
 
     # -- holding ------------------------------------------------------------------------------------------
 
@@ -368,9 +368,9 @@ class Dispatch:
         begun: Begun,
         times: lease.Times,
         *,
-        spent: str | None = None,
+        spent: Unrunnable | None = None,
     ) -> None:
-        """``spent``: why it must not run any more, but end."""
+        """``spent``: it must not run any more, but end, by a carrier that cannot be run."""
         behind: list[Entry] = []
         self._behind[keys.tenant, execution_id] = behind
         try:
@@ -389,11 +389,10 @@ class Dispatch:
         entry: Entry,
         begun: Begun,
         times: lease.Times,
-        spent: str | None,
+        spent: Unrunnable | None,
     ) -> None:
-        control = begun.control
         try:
-            flow = await self._flows.of_row(keys, control, times.kill_at)
+            flow = await self._flows.of_row(keys, begun.control, times.kill_at)
         except FlowGone as error:
             await self._settler.definition_gone(keys, entry, begun, execution_id, times, str(error), error.found_hash)
             return
@@ -405,9 +404,9 @@ class Dispatch:
         self._keeper.add(held)
         try:
             if held.cancel is not None and (begun.lost_exhausted or spent is not None):
-                await self._settler.cancelled(held)  # it runs nothing, so it needs no budget (ledger S8)
+                await self._settler.cancelled(held, entry, spent)  # it runs nothing: it needs no budget (ledger S8)
             elif begun.lost_exhausted or spent is not None:
-                await self._settler.exhausted(held, entry, control, spent)
+                await self._settler.exhausted(held, entry, begun, spent)
             else:
                 await self._advance(held, entry, flow)
                 if held.lease_lost:

@@ -62,6 +62,14 @@ class SettleSettings:
     context_max_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """Why the carrier that an execution ends with could not be run; ``raw``: its fields are kept byte for byte (Q9)."""
+
+    why: str
+    raw: bool
+
+
 class Settler:
     """All answers of Redis pass through here, and what they mean for what is held."""
 
@@ -344,17 +352,17 @@ class Settler:
         letter = self._letter(held, entry, f"executor died: {died.cause} ({reason})", died.cause, death)
         await self._end_in_error(held, error, timing=records.unanswered_timing(held), letter=letter)
 
-    async def exhausted(self, held: Held, entry: Entry, control: Mapping[str, str], why: str | None = None) -> None:
-        """Begun once more than its budget allows: it must not run again. ``control``: the row's fields, which say who
-        lost it. ``why``: another reason than lost steps."""
+    async def exhausted(self, held: Held, entry: Entry, begun: Begun, unrunnable: Unrunnable | None = None) -> None:
+        """Begun once more than its budget allows: it must not run again (DECISIONS 7; ledger Q4 with a carrier that
+        cannot be run)."""
         lost = self._settings.max_deliveries
         death = None
-        if why is None:
+        if begun.lost_exhausted:
             what = f"{lost} steps of this node in a row were lost: their executor or their supervisor died"
             death = await post_mortem.supervisor_death(
                 self._sender,
                 self._keys,
-                control,
+                begun.control,
                 node_id=held.node_id,
                 attempt=held.attempt - held.lost + lost,
                 until=min(boot_ms() + self._settings.lease_ttl_ms, held.lease.horizon),
@@ -362,16 +370,17 @@ class Settler:
             error = records.error(held, what, cause=death["cause"], exception="ExecutorDiedError")
             error["death"] = death
         else:
-            what = why
+            what = "its budget is spent"
             error = records.error(held, what, cause="budget spent", exception="NodeExecutionError")
         error["node_retries"] = lost - 1
-        letter = self._letter(held, entry, what, error["cause"], death)
+        letter = self._letter(held, entry, what, error["cause"], death, unrunnable)
         await self._end_in_error(held, error, timing=records.unanswered_timing(held), letter=letter)
 
     # -- other ends ------------------------------------------------------------------------------------------------
 
-    async def cancelled(self, held: Held) -> None:
-        """The checkpoint before the stopped step is kept (ledger S8)."""
+    async def cancelled(self, held: Held, entry: Entry | None = None, unrunnable: Unrunnable | None = None) -> None:
+        """The checkpoint before the stopped step is kept (ledger S8). A carrier that could not be run is still seen
+        (Q9)."""
         reason = held.cancel or "cancelled"
         error = records.error(
             held, f"cancelled: {reason}", code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException"
@@ -386,9 +395,14 @@ class Settler:
             error=error,
             active_ms=held.unsaved_ms,
             cancel_reason=reason,
+            letter=self._letter(held, entry, reason, "cancel", None, unrunnable) if entry and unrunnable else None,
         )
-        if await self._write(held, executions.finish(held.keys, end)) is not None:
-            self._finished(held, "cancelled")
+        reply = await self._write(held, executions.finish(held.keys, end))
+        if reply is None:
+            return
+        if end.dead_letter is not None:
+            self._dead_letters.written(self._notice(held, reply.dlq_id, error), reply.dlq_trimmed)
+        self._finished(held, "cancelled")
 
     async def definition_gone(
         self,
@@ -608,14 +622,20 @@ class Settler:
             self._stats.add("acked")
 
     def _letter(
-        self, held: Held, entry: Entry, reason: str, cause: str, death: Mapping[str, Any] | None = None
+        self,
+        held: Held,
+        entry: Entry,
+        reason: str,
+        cause: str,
+        death: Mapping[str, Any] | None = None,
+        unrunnable: Unrunnable | None = None,
     ) -> DeadLetter | None:
         """None when the guard does not let the carrier go."""
         if not self._dead_letters.allows_end(held):
             return None
         return DeadLetter(
             envelope(
-                reason=reason,
+                reason=reason if unrunnable is None else f"{reason}, and {unrunnable.why}",
                 cause=cause,
                 source_stream=self._keys.stream(entry.stream),
                 source_id=entry.entry_id,
@@ -628,6 +648,7 @@ class Settler:
                 node_id=held.node_id,
                 tenant_id=held.tenant_id,
                 death=death,
+                raw_fields=entry.raw if unrunnable is not None and unrunnable.raw else None,
             ),
             self._settings.dlq_maxlen,
         )
