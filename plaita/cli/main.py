@@ -115,7 +115,8 @@ def queue_stats(session: Session) -> None:
     out = console()
     rows = [(one["name"], one["length"], one["pending"], one["lag"]) for one in found["streams"]]
     out.print(table(("stream", "length", "in work", "not yet read"), rows))
-    out.print(facts((name.replace("_", " "), found[name]) for name in ("delayed", "dlq_length", "oldest_pending_s")))
+    names = ("delayed", "parked", "dlq_length", "oldest_pending_s")
+    out.print(facts((name.replace("_", " "), found[name]) for name in names))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -69,7 +69,8 @@ def summary(status: Mapping[str, Any]) -> list[tuple[str, Any]]:
         (
             "backlog",
             f"{_number(queue, 'lag')} not yet read, {_number(queue, 'pending')} in work, "
-            f"{_number(queue, 'delayed')} delayed, {_number(queue, 'dlq_length')} dead letters",
+            f"{_number(queue, 'delayed')} delayed, {_number(queue, 'parked')} over a quota, "
+            f"{_number(queue, 'dlq_length')} dead letters",
         ),
         ("executors", f"{busy} busy of {len(executors)}"),
         (

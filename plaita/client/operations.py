@@ -191,6 +191,7 @@ def start(
                 "no_flow": f"there is no flow {flow!r} for tenant {tenant!r}; put it there with `plaita flow put`",
                 "no_version": f"flow {flow!r} has no version {wanted!r}",
                 "tombstoned": f"execution {execution!r} was deleted; an id is not used again",
+                "tenant_disabled": f"tenant {tenant!r} is disabled; see `plaita tenant enable`",
                 "id_taken": f"execution {execution!r} exists already (flow {str(error)!r})",
             },
         )
@@ -415,6 +416,7 @@ def queue_stats(keys: Keys) -> Operation[dict[str, Any]]:
             {"name": one.name, "length": one.length, "pending": one.pending, "lag": one.lag} for one in found.streams
         ],
         "delayed": found.delayed,
+        "parked": found.parked,
         "dlq_length": found.dlq_length,
         "oldest_pending_s": None if oldest is None else oldest / 1000,
     }

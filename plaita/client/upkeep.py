@@ -9,7 +9,7 @@ from plaita.client.operations import Operation, ask
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy.carrier import Carrier, named_execution, read_carrier, resume_payload
-from plaita.store import upkeep
+from plaita.store import tenants, upkeep
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 from plaita.store.upkeep import Idle, NamedCarrier, Stale
 
@@ -73,14 +73,19 @@ def _drop_members(keys: Keys, index: str) -> Operation[int]:
 
 
 def _without_carrier(keys: Keys, idle: dict[str, Idle]) -> Operation[list[Idle]]:
-    """Those of ``idle`` that no carrier is for. Carriers go from the delayed ones to the streams, now and then back:
-    so the delayed ones are looked at before and after. One that is missed all the same gets a second carrier, which
-    does no harm."""
+    """Those of ``idle`` that no carrier is for. Carriers go from the delayed and the parked ones to the streams, now
+    and then back: so those are looked at before and after. One that is missed all the same gets a second carrier, which
+    does no harm. For what is ``running`` a parked one counts for nothing: it would wait for itself (ledger T3)."""
     left = dict(idle)
     tenant = keys.tenant or DEFAULT_TENANT
-    for place in ("delayed", "q", "w", "delayed"):
+    for place in ("delayed", "parked", "q", "w", "delayed", "parked"):
         if not left:
             break
+        if place == "parked":
+            for execution_id in (yield from _parked(keys)):
+                if execution_id in left and left[execution_id].status != "running":
+                    del left[execution_id]
+            continue
         carried = yield from (_delayed(keys) if place == "delayed" else _in_stream(keys, place))
         for execution_id, owner in carried:
             if owner == tenant:
@@ -96,6 +101,16 @@ def _delayed(keys: Keys) -> Operation[set[tuple[str, str]]]:
         found.update(page)
         if cursor == "0":
             return found
+
+
+def _parked(keys: Keys) -> Operation[set[str]]:
+    found: set[str] = set()
+    for stream in ("w", "q"):
+        first = 0
+        while first >= 0:
+            first, page = yield from ask(tenants.parked_named(keys, stream, first))
+            found.update(page)
+    return found
 
 
 def _in_stream(keys: Keys, stream: str) -> Operation[set[tuple[str, str]]]:

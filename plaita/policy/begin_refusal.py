@@ -14,6 +14,7 @@ class Settle(Enum):
     POISON = "poison ack"  # it can never be done; acked, counted, logged
     DEAD_LETTER = "dead letter"  # it cannot be done now or here, and somebody must look
     LEAVE_PENDING = "leave pending"
+    TENANT = "as its tenant's gate does"  # dropped, left to others or parked (ledger T2, T3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ _RULINGS: dict[str, Ruling] = {
     "too_old": Ruling(Settle.ACK, "a start older than the age limit begins nothing"),
     "no_row": Ruling(Settle.POISON, "the execution has no row: deleted, expired, or never here"),
     "flow_conflict": Ruling(Settle.POISON, "the execution id belongs to another flow; its row is untouched"),
+    "tenant_disabled": Ruling(Settle.TENANT, "its tenant is disabled: the carrier is dropped"),
+    "tenant_epoch": Ruling(Settle.TENANT, "the statuses of tenants are of another deployment: it stays pending"),
+    "quota": Ruling(Settle.TENANT, "as many executions of its tenant run as may: it is parked"),
     "wrong_type": Ruling(Settle.DEAD_LETTER, "the key of the row holds another type of value; it is left as it is"),
     "no_flow": Ruling(Settle.DEAD_LETTER, "no such flow is stored"),
     "no_version": Ruling(Settle.DEAD_LETTER, "the flow has no such version"),

@@ -154,7 +154,8 @@ def named_execution(fields: Mapping[bytes, bytes]) -> tuple[str, str] | None:
 def read_carrier(
     fields: Mapping[bytes, bytes], *, queue: str, entry_id: str, max_schema_version: int = TASK_SCHEMA_VERSION
 ) -> Carrier | Malformed | TooNew:
-    """Judge a stream entry. A start without an id gets the deterministic uuid5 of queue and entry id (ledger S1)."""
+    """Judge a stream entry. A start without an id has the one that the entry says, which keeps it where the carrier was
+    moved; else it gets the deterministic uuid5 of queue and entry id (ledger S1)."""
     schema_version = schema_version_of(fields)
     if schema_version > max_schema_version:
         return TooNew(schema_version)
@@ -187,7 +188,8 @@ def _carrier(
     entry_id: str,
     fields: Mapping[bytes, bytes],
 ) -> Carrier:
-    execution_id = payload.execution_id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{entry_id}"))
+    execution_id = payload.execution_id or fields.get(b"execution_id", b"").decode("utf-8", "replace")
+    execution_id = execution_id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{queue}:{entry_id}"))
     start = payload if isinstance(payload, StartPayload) else None
     resume = payload if isinstance(payload, ResumePayload) else None
     flow_id = None if payload.flow_id is None else check_id(payload.flow_id, "flow_id")

@@ -103,6 +103,10 @@ def _warn_of_weakened_promises(values: Mapping[str, Any], environ: Mapping[str, 
     for name in ("disable_lease_watchdog", "disable_holder_liveness"):
         if values.get(name):
             collect.warnings.append(f"environment PLAITA_{name.upper()}: on; this weakens what plaita promises")
+    if values.get("tenant_status_epoch_strict") is False:
+        collect.warnings.append(
+            "tenant_status_epoch_strict: off; statuses of tenants are taken whichever deployment wrote them (ledger T2)"
+        )
     for variable in ("PLAITA_PERSIST_EVERY_N_STEPS", "PERSIST_EVERY_N_STEPS"):
         if environ.get(variable, "1").strip() != "1":
             collect.warnings.append(

@@ -22,6 +22,7 @@ from plaita.runtime_config.values import (
     as_duration_ms,
     as_log_level,
     as_module_list,
+    check_epoch,
     check_identity,
     check_instance_id,
     check_key_prefix,
@@ -191,6 +192,18 @@ TombstoneTtl = Annotated[
     ),
 ]
 
+# Which deployment this is: supervisors compare it with what stands beside the statuses of tenants, and who writes a
+# status writes it too (ledger T2).
+DeploymentEpoch = Annotated[
+    str | None,
+    AfterValidator(check_epoch),
+    Setting(
+        ("PLAITA_DEPLOYMENT_EPOCH",),
+        "the deployment that this host belongs to; statuses of tenants that another one wrote are not trusted",
+        "a number or a text that grows with each deployment, such as 42 or 2026-11-30",
+    ),
+]
+
 
 class RetentionConfig(ClientConfig):
     """What a command is told that deletes, ends or replays: beside the connection, how long things are remembered."""
@@ -285,6 +298,17 @@ class SupervisorConfig(ConnectionConfig):
     task_max_age_seconds: TaskMaxAge = 30 * DAY_SECONDS
     execution_state_ttl_days: StateTtl = 30.0
     execution_tombstone_ttl_seconds: TombstoneTtl = 30 * DAY_SECONDS
+    deployment_epoch: DeploymentEpoch = None
+    tenant_status_epoch_strict: Annotated[
+        bool,
+        Setting(
+            ("PLAITA_TENANT_STATUS_EPOCH_STRICT",),
+            "0: take the statuses of tenants whichever deployment wrote them",
+            "1 or 0",
+            switch=True,
+            empty_is_unset=True,
+        ),
+    ] = True
     read_block_ms: Annotated[
         Whole,
         Setting(

@@ -38,6 +38,11 @@ def check_identity(value: str) -> str:
     return value
 
 
+def check_epoch(value: str | None) -> str | None:
+    """Of a deployment; without one nothing is compared, so an empty one would be a check that is off unseen."""
+    return None if value is None else check_identity(value)
+
+
 def check_instance_id(value: str) -> str:
     try:
         return check_id(value, "instance id")

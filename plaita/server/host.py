@@ -20,6 +20,7 @@ from plaita.flow.model import NodeTypes
 from plaita.ids import new_incarnation
 from plaita.nodes.callbacks import Callbacks
 from plaita.policy.lifecycle import State
+from plaita.policy.tenants import Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.server.in_process import ThreadPool
 from plaita.store import carriers, registry, server
@@ -107,6 +108,7 @@ class Host:
             kill=self._kill_step,
             tick=lambda kill_at: None,  # a thread outlives nobody: there is no second process to watch over it
             fenced=lambda held: self._failover.token_differs(held),
+            tenant_shut=lambda tenant, states: way.tenants.judge(tenant, states) is not Verdict.ACTIVE,
             watchdog=not config.disable_lease_watchdog,
         )
         self._failover = Failover(
@@ -163,7 +165,7 @@ class Host:
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others],
             skipped=lambda family, budget: None,
         )
-        self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len)
+        self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants)
 
     @property
     def leaving(self) -> bool:

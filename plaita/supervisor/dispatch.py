@@ -40,6 +40,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, Unrunnable
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import EXECUTOR_WAIT_S, NotBegun, Stepper
+from plaita.supervisor.tenant_gate import TenantGate
 from plaita.tenancy import set_current_tenant
 from plaita.unix.reaper import unknown_exit
 
@@ -71,6 +72,7 @@ class Dispatch:
         settler: Settler,
         dead_letters: DeadLetters,
         admission: Admission,
+        tenants: TenantGate,
         stats: Stats,
         *,
         leaving: Callable[[], bool],
@@ -87,6 +89,7 @@ class Dispatch:
         self._settler = settler
         self._dead_letters = dead_letters
         self._admission = admission
+        self._tenant_gate = tenants
         self._stats = stats
         self._leaving = leaving
         self._holder_record = holder_record
@@ -196,6 +199,7 @@ class Dispatch:
             data=carrier.data,
             event_id=carrier.event_id,
             wait=carrier.wait,
+            expected_epoch=self._tenant_gate.expected_epoch,
         )
         answer = await self._ask_to_begin(keys, request)
         if isinstance(answer, Refused) and answer.reason == "leased" and self._of_an_earlier_life(answer.detail):
@@ -213,6 +217,8 @@ class Dispatch:
             await self._conflict(carrier, entry, answer.detail)
         elif answer.reason == "dedup_hit":
             await self._deduplicated(keys, carrier, entry, answer.detail)
+        elif begin_refusal.rule(answer.reason, answer.detail).settle is Settle.TENANT:
+            await self._tenant_gate.refused(keys, carrier, entry, answer)
         else:
             await self._refused(carrier, entry, answer)
         return None
@@ -352,6 +358,7 @@ class Dispatch:
             stream=entry.stream,
             entry_id=entry.entry_id,
             max_lost=self._settings.max_deliveries,
+            expected_epoch=self._tenant_gate.expected_epoch,
         )
         begun = await self._ask_to_begin(keys, request)
         if isinstance(begun, tuple):
@@ -380,6 +387,7 @@ class Dispatch:
                 del self._behind[keys.tenant, execution_id]
             for waiting in behind:
                 await self._entries.let_others(waiting)  # it may be the event that the execution waits for by now
+        await self._tenant_gate.place_free(keys.tenant)
 
     async def _hold_alone(
         self,
@@ -454,10 +462,10 @@ class Dispatch:
         while True:
             if held.lease_lost:
                 return
-            if held.cancel is not None:
+            if held.cancel is not None and not (held.tenant_shut and held.waiting):
                 await self._cancel(held, flow)
                 return
-            if self._leaving():
+            if self._leaving() or held.tenant_shut:
                 await self._settler.hand_on(held, lower_lost=True)
                 return
             if not lease.may_start_step(boot_ms(), held.lease):

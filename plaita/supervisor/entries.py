@@ -44,6 +44,18 @@ class Entries:
             logs.info("refused.kept", execution_id=execution_id, entry_id=entry.entry_id, status=answer.detail)
             await self.let_others(entry)
 
+    async def drop_disabled(self, keys: Keys, execution_id: str, entry: Entry) -> bool:
+        """Ack a carrier of a disabled tenant (ledger T2). False where that is enabled by now: whoever reads next begins
+        with it."""
+        call = carriers.drop_disabled(keys, execution_id, entry.stream, entry.entry_id)
+        answer = await self._sender.send(call, until=self._soon())
+        if isinstance(answer, Value):
+            self._stats.add("acked")
+            return True
+        if isinstance(answer, Refused):
+            await self.let_others(entry)
+        return False
+
     async def let_others(self, entry: Entry) -> None:
         """The lease ran out under us: whoever reads next may have the carrier at once, if still pending for us."""
         call = carriers.release(self._keys, self._consumer, entry.stream, entry.entry_id)

@@ -71,6 +71,7 @@ class Held:
     # Of a wait that a cancel forestalled: pending result and state, which stand nowhere else, for its ``on_cancel``.
     forestalled: tuple[dict[str, bytes], dict[str, bytes]] | None = None
     cancel: str | None = None  # the reason, once somebody asked
+    tenant_shut: bool = False  # its tenant may begin nothing now: it is let go after the step (ledger T2)
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)  # the supervisor leaves: stop resending
 
     @property

@@ -19,6 +19,7 @@ from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
 from plaita.supervisor.dead_letters import count_trimmed
 from plaita.supervisor.stats import Stats
+from plaita.supervisor.tenant_gate import TenantGate
 
 MAX_SLEEP_S = 1.0
 SWEEP_EVERY_S = 300.0
@@ -27,18 +28,20 @@ CONSUMER_GONE_MS = 86_400_000  # a supervisor that lives reads far more often, a
 
 
 class Housekeeping:
-    """Three loops, each with its own rhythm; all survive any answer of Redis."""
+    """Four loops, each with its own rhythm; all survive any answer of Redis."""
 
-    def __init__(self, runner: AsyncRunner, keys: Keys, stats: Stats, dlq_maxlen: int) -> None:
+    def __init__(self, runner: AsyncRunner, keys: Keys, stats: Stats, dlq_maxlen: int, tenants: TenantGate) -> None:
         self._runner = runner
         self._keys = keys
         self._stats = stats
         self._dlq_maxlen = dlq_maxlen
+        self._tenants = tenants
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._tasks = [
             asyncio.create_task(self._promote(), name="promote delayed"),
+            asyncio.create_task(self._tenants.beat(), name="release parked"),
             asyncio.create_task(self._sweep(), name="sweep residue"),
             asyncio.create_task(self._expire(), name="expire rows"),
         ]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from plaita.clock import boot_ms
 from plaita.policy import lease
 from plaita.policy.backoff import backoff_s
-from plaita.store import leases
+from plaita.store import leases, tenants
 from plaita.store.call import Value
 from plaita.store.keys import Keys
 from plaita.store.leases import Renewal
@@ -34,7 +34,8 @@ TELL_AT_ONCE_MS = 2_000  # more than a tick; less than what is left of any lease
 
 class LeaseKeeper:
     """``ask(held, reason, grace_s)`` stops a running step; ``kill(held)`` kills it; ``tick(kill_at)`` tells the
-    template; ``fenced(held)``: its lease is ours and its fence token is not.
+    template; ``fenced(held)``: its lease is ours and its fence token is not; ``tenant_shut(tenant, states)``: it may
+    begin nothing now.
 
     Without ``watchdog`` (PLAITA_DISABLE_LEASE_WATCHDOG) nothing is renewed while a step runs and nothing is killed for
     its lease: a step longer than the lease may then run on two hosts. What it saves is refused as ever.
@@ -52,6 +53,7 @@ class LeaseKeeper:
         kill: Callable[[Held, str], None],
         tick: Callable[[int | None], None],
         fenced: Callable[[Held], None] = lambda held: None,
+        tenant_shut: Callable[[str, tenants.States], bool] = lambda tenant, states: False,
         watchdog: bool = True,
     ) -> None:
         self._runner = runner
@@ -63,6 +65,7 @@ class LeaseKeeper:
         self._kill = kill
         self._tick = tick
         self._fenced = fenced
+        self._tenant_shut = tenant_shut
         self._watchdog = watchdog
         self._unseen: dict[int, int] = {}  # the step that each began with, until the row says that it runs
         self._held: dict[int, Held] = {}
@@ -75,6 +78,7 @@ class LeaseKeeper:
             asyncio.create_task(self._renew_loop(), name="lease renewal"),
             asyncio.create_task(self._guard_loop(), name="lease guard"),
             asyncio.create_task(self._cancel_loop(), name="cancel flags"),
+            asyncio.create_task(self._tenant_loop(), name="tenant statuses"),
         ]
 
     async def stop(self) -> None:
@@ -250,3 +254,24 @@ class LeaseKeeper:
                         told.append((held.tenant_id, held.execution_id, held.token))
             if told:  # for those who ask how far it is; nothing depends on it
                 await self._runner.run(leases.note_signalled(self._keys, told))
+
+    # -- tenants -----------------------------------------------------------------------------------------
+
+    async def _tenant_loop(self) -> None:
+        while True:
+            await asyncio.sleep(CANCEL_POLL_S * (0.8 + random.random() * 0.4))
+            if self._held:
+                await self._look_at_tenants()
+
+    async def _look_at_tenants(self) -> None:
+        """What is held of a tenant that may begin nothing any more is let go after the step that runs (ledger T2)."""
+        asked = sorted({held.tenant_id for held in self._held.values()})
+        answer = await self._runner.run(tenants.states(self._keys, asked))
+        if not isinstance(answer, Value):
+            return  # seen again in a second, and by the next begin
+        shut = {tenant for tenant in asked if self._tenant_shut(tenant, answer.value)}
+        for held in self._held.values():
+            if held.tenant_id in asked and (held.tenant_id in shut) != held.tenant_shut:
+                held.tenant_shut = held.tenant_id in shut
+                state = "shut" if held.tenant_shut else "open"
+                logs.info("tenant.seen", tenant_id=held.tenant_id, execution_id=held.execution_id, state=state)

@@ -11,6 +11,7 @@ from plaita.store.carriers import QueueStats
 from plaita.store.keys import Keys
 from plaita.supervisor.executor import Executor
 from plaita.supervisor.gate import Gate
+from plaita.supervisor.tenant_gate import EPOCH_ADVICE, TenantGate
 from plaita.unix.processes import rss_kib
 
 _WORDS = {
@@ -59,6 +60,52 @@ def queue_block(keys: Keys, stats: QueueStats | None) -> dict[str, Any]:
         "lag": sum(lag for lag in lags if lag is not None) if stats is not None and None not in lags else None,
         "dlq_length": stats.dlq_length if stats is not None else None,
         "delayed": stats.delayed if stats is not None else None,
+        "parked": stats.parked if stats is not None else None,
+    }
+
+
+def tenant_rows(tenants: TenantGate, parked: int | None) -> list[dict[str, Any]]:
+    """The gates that are of a tenant, not of the host (ledger T2, T3): quota and epoch of the statuses."""
+    trouble = tenants.trouble
+    expected = tenants.expected_epoch
+    found = "" if trouble is None else f"{trouble.why}: {trouble.found or 'none'} in Redis"
+    return [
+        {
+            "gate": "tenant quota",
+            "open": not tenants.waiting,
+            "since": None,
+            "value": f"full for {', '.join(sorted(tenants.waiting)[:5])}" if tenants.waiting else "not full",
+            "limit": "",
+            "waiting": parked,
+            "advice": "they go on as places get free; see `plaita tenant status`" if tenants.waiting else "",
+        },
+        {
+            "gate": "tenant epoch",
+            "open": trouble is None,
+            "since": None if trouble is None else iso_utc(trouble.since),
+            "value": found or ("fits" if expected else "not looked at"),
+            "limit": expected,
+            "waiting": 0 if trouble is None else trouble.refused,
+            "advice": "" if trouble is None else EPOCH_ADVICE.get(trouble.why, ""),
+        },
+    ]
+
+
+def tenants_block(tenants: TenantGate, parked: int | None) -> dict[str, Any]:
+    """The ``tenants`` object of ``status``: whose carriers are parked, and what is wrong with the epoch (or None)."""
+    trouble = tenants.trouble
+    return {
+        "over_quota": sorted(tenants.waiting)[:50],
+        "parked": parked,
+        "epoch": None
+        if trouble is None
+        else {
+            "why": trouble.why,
+            "expected": tenants.expected_epoch,
+            "found": trouble.found or None,
+            "since": iso_utc(trouble.since),
+            "refused": trouble.refused,
+        },
     }
 
 

@@ -20,6 +20,7 @@ from plaita.errors import InputError
 from plaita.policy import lifecycle
 from plaita.policy.generations import Fit
 from plaita.policy.lifecycle import Action, Event, State, Wish
+from plaita.policy.tenants import Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.store import carriers, registry, server
 from plaita.store.call import Unavailable, Value
@@ -127,6 +128,7 @@ class Supervisor:
             kill=self._kill_step,
             tick=self._templates.tick,
             fenced=lambda held: self._failover.token_differs(held),
+            tenant_shut=lambda tenant, states: way.tenants.judge(tenant, states) is not Verdict.ACTIVE,
             watchdog=not config.disable_lease_watchdog,
         )
         self._failover = Failover(
@@ -175,6 +177,7 @@ class Supervisor:
             holder_record=self._holder_record,
         )
         self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
+        self._view.tenants = way.tenants
         self._carries = Carries(loop, self._carried)
         self._consumer = Consumer(
             ConsumerSettings(
@@ -195,7 +198,7 @@ class Supervisor:
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others],
             skipped=self._skipped,
         )
-        self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len)
+        self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
 
     # -- the machine ---------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from plaita.supervisor.pool import Pool
 from plaita.supervisor.registrar import Registrar
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.templates import Templates
+from plaita.supervisor.tenant_gate import TenantGate
 
 METRICS_EVERY_S = 2.0
 QUEUE_STATS_S = 1.0
@@ -41,9 +42,10 @@ def generation_ids(ids: Generations) -> dict[str, str]:
 
 
 class View:
-    """``registrar`` is set once it exists: its record shows what the view says."""
+    """``registrar`` and ``tenants`` are set once they exist: the registrar's record shows what the view says."""
 
     registrar: Registrar
+    tenants: TenantGate
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class View:
         disk = self._gate.conditions["disk"]
         free = self._disk.free_gib
         template = self._templates.current
+        queue = report.queue_block(self._keys, await self._queue_stats())
         return {
             "instance_id": self._config.instance_id,
             "incarnation": self._incarnation,
@@ -115,7 +118,8 @@ class View:
                 "since": iso_utc(redis.since),
                 "error": next((shut.value for shut in (redis, writes) if not shut.open), None),
             },
-            "queue": report.queue_block(self._keys, await self._queue_stats()),
+            "queue": queue,
+            "tenants": report.tenants_block(self.tenants, queue["parked"]),
             "template": {"pid": template.pid, "generation": template.generation, "ready": template.can_spawn},
             "executors": self.executors(),
             "disk": {
@@ -141,6 +145,7 @@ class View:
         if stats is not None and all(stream.lag is not None for stream in stats.streams):
             waiting = sum(stream.lag or 0 for stream in stats.streams)
         rows = report.gate_rows(self._gate, self._pool.free, self._config.executors, waiting, self._ids)
+        rows += report.tenant_rows(self.tenants, stats.parked if stats is not None else None)
         return {"serving": report.serving(self._life.state, self._gate), "gates": rows}
 
     def drain(self) -> dict[str, Any]:
@@ -179,6 +184,7 @@ class View:
                 "pending": queue["pending"],
                 "dlq_length": queue["dlq_length"],
                 "delayed": queue["delayed"],
+                "parked": queue["parked"],
                 "max_deliveries": self._config.max_deliveries,
                 "claim_min_idle_ms": self._config.claim_min_idle_ms,
             },

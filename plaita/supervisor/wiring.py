@@ -21,6 +21,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, SettleSettings
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import Stepper, StepSettings
+from plaita.supervisor.tenant_gate import TenantGate, TenantSettings
 
 CONTEXT_MAX_BYTES = 64 * 1024 * 1024
 
@@ -31,12 +32,18 @@ class Way:
 
     admission: Admission
     entries: Entries
+    tenants: TenantGate
     dispatch: Dispatch
 
 
 def keys_of(config: SupervisorConfig) -> Keys:
     """The key names of the default tenant on this host's queue."""
     return Keys(prefix=config.key_prefix, queue=config.queue_name, group=config.consumer_group, dlq=config.dlq_key)
+
+
+def expected_epoch(config: SupervisorConfig) -> str:
+    """Of the tenant statuses; '' where none is looked at (ledger T2)."""
+    return (config.deployment_epoch or "") if config.tenant_status_epoch_strict else ""
 
 
 def pool_settings(config: SupervisorConfig) -> PoolSettings:
@@ -105,6 +112,18 @@ def build_way(
             step_back=sender.runner.unblock,
         ),
     )
+    tenants = TenantGate(
+        TenantSettings(
+            consumer=config.consumer_name,
+            expected_epoch=expected_epoch(config),
+            patience_ms=lease_ttl_ms,
+            dlq_maxlen=config.dlq_max_len,
+        ),
+        keys,
+        sender,
+        entries,
+        stats,
+    )
     dispatch = Dispatch(
         DispatchSettings(
             holder=holder,
@@ -133,8 +152,9 @@ def build_way(
         settler,
         dead_letters,
         admission,
+        tenants,
         stats,
         leaving=leaving,
         holder_record=holder_record,
     )
-    return Way(admission, entries, dispatch)
+    return Way(admission, entries, tenants, dispatch)

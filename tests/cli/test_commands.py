@@ -391,7 +391,7 @@ def test_rm_deletes_for_good(stored: str, plaita: Run) -> None:
 def test_queue_stats_json_is_the_contract(stored: str, plaita: Run) -> None:
     plaita("start", stored)
     found = plaita("queue", "stats", "--json").json
-    assert set(found) == {"streams", "delayed", "dlq_length", "oldest_pending_s"}
+    assert set(found) == {"streams", "delayed", "parked", "dlq_length", "oldest_pending_s"}
     assert [set(stream) for stream in found["streams"]] == [{"name", "length", "pending", "lag"}] * 2
     assert found["streams"][0]["length"] == 1
     assert plaita("queue", "stats").code == 0

@@ -73,8 +73,10 @@ for i = 6, #ARGV do
     end
     moved = moved + put_in_status(status, text(created), id)
     ending = ending + set_end(key, id, status, tonumber(row[3] or row[4] or '') or now_ms())
-    local should_move = status == 'pending' or status == 'running' or (status == 'suspended' and given(row[7]))
-    if should_move and redis.call('EXISTS', BASE .. 'lease:' .. execution_part(id)) == 0 then
+    local part = execution_part(id)
+    local woken = given(row[7]) or redis.call('EXISTS', BASE .. 'cancel:' .. part) == 1
+    local should_move = status == 'pending' or status == 'running' or (status == 'suspended' and woken)
+    if should_move and redis.call('EXISTS', BASE .. 'lease:' .. part) == 0 then
       local mark = table.concat({status, row[4] or '', row[5] or '', row[6] or '', row[7] or ''}, '\n')
       idle[#idle + 1] = {id, status, mark, row[8] or ''}
     end
