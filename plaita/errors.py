@@ -250,5 +250,22 @@ class ResumeProtocolError(PlaitaError):
     """A resume that does not fit the row: acked, the row untouched (ledger S6, S7)."""
 
 
+class TenantContextMissingError(PlaitaError):
+    """A write of a tenant's data where no tenant was ever set: nothing goes to ``default`` by mistake (ledger T1).
+
+    ``site`` is what wanted to write, as in ``credentials.save``.
+    """
+
+    def __init__(self, site: str) -> None:
+        super().__init__(
+            f"{site}: no tenant is set here; call plaita.tenancy.set_current_tenant first, or hand it over to this "
+            "thread or process with plaita.tenancy.carried"
+        )
+        self.site = site
+
+    def __reduce__(self) -> tuple[type[TenantContextMissingError], tuple[str]]:
+        return type(self), (self.site,)
+
+
 class FrameError(PlaitaError):
     """Bytes on a pipe that are no frame of ours: the peer is not to be trusted any more."""

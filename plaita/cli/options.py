@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from plaita import tenancy
 from plaita.errors import ConfigError, PlaitaError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Session:
             from plaita.client import Client
 
             self._client = Client.from_config(self.config)
+            tenancy.set_current_tenant(self._client.keys.tenant)
         return self._client
 
     def perform(self, operation: Callable[..., Operation[T]], *arguments: Any, **named: Any) -> T:
@@ -94,7 +96,8 @@ def with_session(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*arguments: Any, **named: Any) -> None:
         session = Session(**{name: named.pop(name) for name in _SHARED})
         try:
-            command(*arguments, session=session, **named)
+            with tenancy.tenant_context(tenancy.DEFAULT_TENANT_ID):
+                command(*arguments, session=session, **named)
         finally:
             session.close()
 

@@ -32,6 +32,7 @@ from plaita.nodes.base import Node, enter
 from plaita.nodes.builtin import PURE_NODES
 from plaita.nodes.callbacks import Callbacks, registered_callbacks, report_to_stderr
 from plaita.nodes.execution import Execution
+from plaita.tenancy import carried, tenant_context
 from plaita.unix.title import set_title
 
 PROGRESS_INTERVAL_S = 0.05
@@ -76,7 +77,8 @@ class StepRunner:
         if self._title is not None:
             set_title(f"{self._title}  {run.execution_id} node={run.node_id}")
         started_ms = clock.wall_ms()
-        answer = self._perform(run, started_ms)
+        with tenant_context(run.tenant_id):  # what node code hands on to its threads and processes (ledger T1)
+            answer = self._perform(run, started_ms)
         if os.getpid() != self._pid:
             os._exit(0)  # a fork that node code made and let return: the step and its answer are its parent's
         # The engine's own nodes only evaluate expressions: there is nothing that they could leave behind.
@@ -155,7 +157,7 @@ class StepRunner:
             return
         # The step's time was up before this one began, so the supervisor sets it no limit. One that hangs here is left
         # behind, and the executor is replaced for its thread.
-        thread = threading.Thread(target=told.after, args=(outcome,), name="plaita-callbacks", daemon=True)
+        thread = threading.Thread(target=carried(told.after), args=(outcome,), name="plaita-callbacks", daemon=True)
         thread.start()
         thread.join(CALLBACK_TIME_S)
         if thread.is_alive():

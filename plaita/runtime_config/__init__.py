@@ -12,6 +12,7 @@ from plaita.runtime_config.host import default_socket, socket_path_fault, user_s
 from plaita.runtime_config.load import (
     DEFAULT_CONFIG_FILE,
     load_client_config,
+    load_credential_config,
     load_retention_config,
     load_runtime_config,
 )
@@ -19,6 +20,7 @@ from plaita.runtime_config.secrets import mask_url
 from plaita.runtime_config.settings import (
     ClientConfig,
     ConnectionConfig,
+    CredentialConfig,
     RetentionConfig,
     Setting,
     SupervisorConfig,
@@ -30,6 +32,7 @@ __all__ = [
     "DEFAULT_CONFIG_FILE",
     "ClientConfig",
     "ConnectionConfig",
+    "CredentialConfig",
     "Generations",
     "RetentionConfig",
     "Setting",
@@ -40,6 +43,7 @@ __all__ = [
     "every_setting",
     "generations",
     "load_client_config",
+    "load_credential_config",
     "load_retention_config",
     "load_runtime_config",
     "mask_url",

@@ -12,6 +12,7 @@ from plaita.runtime_config.host import default_socket, host_faults
 from plaita.runtime_config.judging import Config, build, prepare
 from plaita.runtime_config.settings import (
     ClientConfig,
+    CredentialConfig,
     RetentionConfig,
     SupervisorConfig,
     every_setting,
@@ -67,6 +68,16 @@ def load_retention_config(
 ) -> RetentionConfig:
     """What a command needs besides that deletes, ends or replays executions (ledger D2, D3, D7)."""
     return _load(RetentionConfig, flags or {}, os.environ if environ is None else environ, file)
+
+
+def load_credential_config(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> CredentialConfig:
+    """What a program needs that keeps credentials (ledger T1)."""
+    return _load(CredentialConfig, flags or {}, os.environ if environ is None else environ, file)
 
 
 def _load(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic.fields import FieldInfo
 
-from plaita.runtime_config.settings import ClientConfig, Setting, SupervisorConfig, every_setting
+from plaita.runtime_config.settings import CredentialConfig, Setting, SupervisorConfig, every_setting
 
 _HEAD = """# Configuration
 
@@ -79,7 +79,7 @@ def _row(name: str, setting: Setting, field: FieldInfo) -> str:
 
 def page() -> str:
     """The whole page."""
-    fields = {**ClientConfig.model_fields, **SupervisorConfig.model_fields}
+    fields = {**CredentialConfig.model_fields, **SupervisorConfig.model_fields}
     lines = [
         "| file key | flag | environment | default | what it does | right values |",
         "|---|---|---|---|---|---|",

@@ -213,6 +213,23 @@ class RetentionConfig(ClientConfig):
     execution_tombstone_ttl_seconds: TombstoneTtl = 30 * DAY_SECONDS
 
 
+class CredentialConfig(ClientConfig):
+    """What a program is told that keeps credentials (ledger T1)."""
+
+    credential_key: Annotated[
+        str | None,
+        Field(repr=False),
+        Setting(
+            ("PLAITA_CREDENTIAL_KEY",),
+            "what stored credentials are encrypted with; of several, separated by commas, the first encrypts",
+            "a Fernet key: 32 bytes in URL-safe base64",
+            secret=True,
+            empty_is_unset=True,
+            group="appearance",
+        ),
+    ] = None
+
+
 class SupervisorConfig(ConnectionConfig):
     """Everything ``plaita-supervisor run`` can be told.
 
@@ -543,4 +560,4 @@ def settings_of(model: type[ConnectionConfig]) -> dict[str, Setting]:
 
 def every_setting() -> dict[str, Setting]:
     """All settings of all roles: what the file and the environment may name."""
-    return settings_of(ClientConfig) | settings_of(SupervisorConfig)
+    return settings_of(CredentialConfig) | settings_of(SupervisorConfig)

@@ -28,6 +28,7 @@ from plaita.storage.base import ExecutionStorage, FlowStorage
 from plaita.storage.redis import DAY_MS, RedisExecutionStorage
 from plaita.store.executions import Row
 from plaita.store.keys import TERMINAL, Keys
+from plaita.tenancy import set_default_tenant_once
 
 T = TypeVar("T")
 
@@ -261,6 +262,7 @@ class FlowWorker:
 
         Raises InputError, RefusedError ``stopped``, UnreachableError.
         """
+        set_default_tenant_once()
         host = self._ensure_host()
         self._on_loop(host.consume)
         try:

@@ -28,10 +28,10 @@ TERMINAL = frozenset({"completed", "error", "cancelled"})
 RESERVED_IDS = frozenset({"index", "expiry"})
 RESERVED_TENANTS = frozenset(
     {
-        "approval", "control", "delay", "delayed", "dlq", "event", "event_filter", "event_reconcile", "events",
-        "exec_tombstone", "execution", "flow", "flow_list", "flow_versions", "http_callback", "kafka_queue", "logs",
-        "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "sse", "start-dedup", "subscription",
-        "tenant_quota", "tenant_status", "token", "userqueue", "wake",
+        "approval", "control", "credentials", "delay", "delayed", "dlq", "event", "event_filter", "event_reconcile",
+        "events", "exec_tombstone", "execution", "flow", "flow_list", "flow_versions", "http_callback", "kafka_queue",
+        "logs", "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "sse", "start-dedup",
+        "subscription", "tenant_quota", "tenant_status", "token", "userqueue", "wake",
     }
 )  # fmt: skip
 
@@ -126,6 +126,11 @@ class Keys:
     @property
     def flow_list(self) -> str:
         return f"{self.flows_ns}:flow_list"
+
+    @property
+    def credentials(self) -> str:
+        """A hash: name -> sealed value."""
+        return f"{self.ns}:credentials"
 
     def start_dedup(self, dedup_key: str) -> str:
         return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"

@@ -27,6 +27,7 @@ from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.supervisor import Supervisor
 from plaita.supervisor.trees import new_mark, sweep_dead_trees
+from plaita.tenancy import set_default_tenant_once
 from plaita.unix.limits import problems
 from plaita.unix.prctl import set_child_subreaper, set_dumpable
 
@@ -62,6 +63,7 @@ def run(config: SupervisorConfig) -> int:
 
 def _run(config: SupervisorConfig, stats: Stats) -> int:
     set_dumpable(False)
+    set_default_tenant_once()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload it must not end us
     setproctitle.setproctitle(f"plaita: supervisor {config.instance_id} starting")
     ids = generations(config)
