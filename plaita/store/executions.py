@@ -117,6 +117,7 @@ def start(keys: Keys, request: Start) -> Call[Started]:
             keys.tenant_status,
             keys.tenant_quota,
             keys.parked_tenants,
+            keys.wake,
         ),
         (
             request.execution_id,

@@ -29,6 +29,7 @@ for i = 7, #ARGV, 2 do
     fields[#fields + 1], fields[#fields + 2] = ARGV[i], ARGV[i + 1]
   end
 end
-park(KEYS[6], ARGV[4], ARGV[5], ARGV[6], fields)
+local waited = redis.call('HDEL', out_of(KEYS[6], ARGV[5]), ARGV[4] .. ' ' .. ARGV[3]) == 1
+park(KEYS[6], ARGV[4], ARGV[5], ARGV[6], fields, waited)
 settle_carrier(KEYS[1], ARGV[1], ARGV[3])
 return {'ok', 1}

@@ -1,5 +1,5 @@
 -- Bring parked carriers back into their streams, the first parked first and resumes before starts, as many as their tenant
--- has places for (ledger T3): its quota, less what runs, less what was brought back and has not begun.
+-- has places for (ledger T3): its quota, less what runs, less what is on its way to begin.
 -- KEYS 1 parked tenants, 2 queue, 3 wake, 4 tenant quotas, 5 tenant statuses, 6 epoch of the statuses, 7 dead letters
 -- ARGV 1 prefix, 2 expected epoch or '', 3 how many of a tenant at most, 4 tenants at most, 5 dead letters at most,
 --      6.. these tenants only
@@ -11,21 +11,6 @@
 local BASE, MOST = KEYS[1], tonumber(ARGV[3])
 local STREAMS = {q = KEYS[2], w = KEYS[3]}
 local moved, left_of, more, bad, trimmed = 0, {}, 0, 0, 0
-
--- What was brought back and has not begun: its entry is there still, and its row does not run. The rest is forgotten.
-local function on_their_way(out, rows)
-  local count, known = 0, redis.call('HGETALL', out)
-  for i = 1, #known, 2 do
-    local letter, entry = string.match(known[i], '^([qw]) (.+)$')
-    local there = #redis.call('XRANGE', STREAMS[letter], entry, entry) > 0
-    if there and redis.pcall('HGET', rows .. execution_part(known[i + 1]), 'status') ~= 'running' then
-      count = count + 1
-    else
-      redis.call('HDEL', out, known[i])
-    end
-  end
-  return count
-end
 
 local function fields_of(body)
   local fine, fields = pcall(cmsgpack.unpack, body)
@@ -48,10 +33,11 @@ local function bring_back(tenant, out)
       local fields = fields_of(body)
       if fields then
         local entry = redis.call('XADD', STREAMS[letter], '*', unpack(fields, 2))
-        redis.call('HSET', out, letter .. ' ' .. entry, fields[1])
-        redis.call('EXPIRE', out, 3600) -- what is in it when the last is brought back is asked for no more
+        if out then
+          sent_out(out, letter, entry, fields[1])
+        end
         moved = moved + 1
-        return true
+        return
       end
       local _, lost = add_dead_letter(KEYS[7], ARGV[5], {
         'reason', 'parked_record_unreadable', 'source_stream', list, 'source_id', tenant, 'schema_version', '1',
@@ -59,16 +45,15 @@ local function bring_back(tenant, out)
       })
       bad = bad + 1
       trimmed = (lost < 0 or trimmed < 0) and -1 or trimmed + lost
-      return false
+      return
     end
   end
-  return false
 end
 
 local function release(tenant)
   local starts, resumes = parked_list(BASE, 'q', tenant), parked_list(BASE, 'w', tenant)
   local left = redis.call('LLEN', starts) + redis.call('LLEN', resumes)
-  local out = BASE .. ':out:' .. key_part(tenant)
+  local out = out_of(BASE, tenant)
   if left == 0 then
     redis.call('SREM', BASE, tenant)
     return
@@ -80,13 +65,13 @@ local function release(tenant)
       local rows = namespace(ARGV[1], tenant) .. ':execution:'
       places = quota - redis.call('ZCARD', rows .. 'index:running')
       if places > 0 then
-        places = places - on_their_way(out, rows)
+        places = places - on_their_way(out, STREAMS, rows)
       end
     else
       redis.call('DEL', out)
     end
     for _ = 1, math.min(places, MOST, left) do
-      bring_back(tenant, out)
+      bring_back(tenant, quota and out)
       left = left - 1
     end
     if left > 0 and places > MOST then

@@ -1,6 +1,6 @@
 -- A new execution: row, index, carrier (DECISIONS 15).
 -- KEYS 1 row, 2 flow versions, 3 flow meta, 4 index, 5 index of pending, 6 tombstone, 7 queue, 8 dedup key,
---      9 tenant statuses, 10 tenant quotas, 11 parked tenants
+--      9 tenant statuses, 10 tenant quotas, 11 parked tenants, 12 wake
 -- ARGV 1 id, 2 tenant, 3 flow, 4 version, 5 input, 6 dedup key or '', 7 dedup ttl ms, 8 nonce, 9 ns, 10.. carrier fields
 -- ok: id, version, hash, message id ('' where the carrier waits for a place of its tenant), deduplicated 0|1, status
 -- refused: no_flow, no_version (latest), tombstoned (when, why), id_taken (flow of the owner), tenant_disabled
@@ -55,6 +55,13 @@ if quota and redis.call('ZCARD', KEYS[4] .. ':running') + redis.call('ZCARD', KE
   park(KEYS[11], 'q', ARGV[2], ARGV[1], fields)
 else
   message = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 10))
+  if quota then
+    local out = out_of(KEYS[11], ARGV[2])
+    if redis.call('HLEN', out) >= quota then -- most of them have begun by now: less than the quota run or wait here
+      on_their_way(out, {q = KEYS[7], w = KEYS[12]}, ARGV[9] .. ':execution:')
+    end
+    sent_out(out, 'q', message, ARGV[1])
+  end
 end
 redis.call('ZADD', KEYS[4], now, ARGV[1])
 redis.call('ZADD', KEYS[5], now, ARGV[1])
