@@ -10,12 +10,14 @@ Runs on every step, so the clean case is a handful of system calls; what is dear
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import contextlib
 import gc
 import operator
 import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import time
 
@@ -47,15 +49,17 @@ _LIMIT_NUMBERS = tuple(_LIMITS.values())
 
 
 class Hygiene:
-    """Takes the present state of the process as the one to come back to. ``frame_fd``: the supervisor's socket."""
+    """Takes the present state of the process as the one to come back to. ``frame_fd``: the supervisor's socket.
+    ``temporary``: this executor's own temporary folder, '' for none."""
 
-    def __init__(self, preloaded: tuple[str, ...], frame_fd: int) -> None:
+    def __init__(self, preloaded: tuple[str, ...], frame_fd: int, temporary: str = "") -> None:
         self._pid = os.getpid()
         self._descriptors_to_check = (0, 1, 2, frame_fd)
         self._identities = [_identity(descriptor) for descriptor in self._descriptors_to_check]
         self._descriptor_count = descriptor_count()
         self._threads = thread_count()
         self._directory = os.getcwd()
+        self._temporary = temporary
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._handlers = [_signal.getsignal(number) for number in _SIGNALS]
@@ -147,6 +151,8 @@ class Hygiene:
             return f"descriptors left open: {_listed(left)}"
         if any(stream.closed for stream in self._streams):
             return "a standard stream was closed"
+        if self._temporary and not _is_folder(self._temporary):
+            return "its temporary folder is gone"
         return self._limits_changed() or self._modules_changed()
 
     def _limits_changed(self) -> str | None:
@@ -173,6 +179,13 @@ class Hygiene:
             if module.__spec__ is not spec:
                 return f"reloaded module: {name}"
         return None
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
@@ -205,9 +218,11 @@ def _end_children(pid: int) -> str | None:
     """SIGKILL and reap all that descends from this process; who is left after CHILDREN_LIMIT_S, as a reason to retire.
 
     This process is a child subreaper, so sessions of their own and double forks do not hide anybody: an orphan becomes
-    a child, and the next round finds it.
+    a child, and the next round finds it. Last of all the one that Python itself started to clean up behind shared
+    memory and named semaphores: it does so once nobody holds its pipe any more.
     """
     deadline = time.monotonic() + CHILDREN_LIMIT_S
+    tracker, patience = _resource_tracker(), time.monotonic() + CHILDREN_LIMIT_S / 2
     while True:
         _reap()
         if not has_children():
@@ -215,10 +230,30 @@ def _end_children(pid: int) -> str | None:
         descendants = _descendants(pid)
         if time.monotonic() > deadline:
             return f"processes that cannot be ended: {', '.join(map(str, descendants[:5]))}"
-        for descendant in descendants:
-            send_signal(descendant, signal.SIGKILL)
+        if descendants == [tracker] and time.monotonic() < patience:
+            _let_go_resource_tracker()
+        else:
+            for descendant in descendants:
+                if descendant != tracker or time.monotonic() > patience:
+                    send_signal(descendant, signal.SIGKILL)
         if _reap() == 0:
             time.sleep(0.0005)
+
+
+def _resource_tracker() -> int | None:
+    """The pid of multiprocessing's resource tracker, where this process has started one."""
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    pid = getattr(getattr(module, "_resource_tracker", None), "_pid", None)
+    return pid if isinstance(pid, int) else None
+
+
+def _let_go_resource_tracker() -> None:
+    """Close our end of its pipe: it removes what was not removed, and ends. Its own method would wait for it."""
+    tracker = sys.modules["multiprocessing.resource_tracker"]._resource_tracker
+    descriptor, tracker._fd, tracker._pid = tracker._fd, None, None
+    if isinstance(descriptor, int):
+        with contextlib.suppress(OSError):  # a node closed it
+            os.close(descriptor)
 
 
 def _reap() -> int:

@@ -13,6 +13,7 @@ import platform
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Newborn:
     registry: NodeRegistry
     late: tuple[LatePlugin, ...]
     preloaded: tuple[str, ...]
+    temporary: str = ""
 
 
 def live(newborn: Newborn) -> NoReturn:
@@ -96,7 +98,7 @@ def _live(newborn: Newborn) -> int:
         return EXIT_LATE_PLUGIN
     title = f"plaita: executor {newborn.slot}"
     set_title(f"{title}  idle")
-    hygiene = Hygiene(newborn.preloaded, FRAME_FD)
+    hygiene = Hygiene(newborn.preloaded, FRAME_FD, newborn.temporary)
     runner = StepRunner(connection, Contexts(newborn.registry), stop, hygiene, title)
     connection.send(
         Hello(os.getpid(), newborn.generation, newborn.slot, platform.python_version(), newborn.started_ms).to_frame()
@@ -165,8 +167,25 @@ def _own_state(newborn: Newborn) -> None:
     if newborn.rlimit_data_mib is not None:
         cap_data_mib(newborn.rlimit_data_mib)
     prctl.set_child_subreaper()  # what nodes leave behind, daemons too, becomes ours and is ended after the step
+    _own_temporary_folder(newborn.temporary)
+    _forget_resource_tracker()
     reseed()
     asyncio.set_event_loop_policy(None)
+
+
+def _own_temporary_folder(path: str) -> None:
+    """For all that asks for one, programs that nodes start included."""
+    if path:
+        os.environ["TMPDIR"] = path
+        tempfile.tempdir = None  # what the template found is no more right
+
+
+def _forget_resource_tracker() -> None:
+    """One that a plug-in started on import is the template's: its descriptor, closed here, may soon be another's."""
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    if module is not None:
+        tracker = module._resource_tracker
+        tracker._fd = tracker._pid = None
 
 
 def _belong_to(supervisor: int) -> bool:

@@ -47,6 +47,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--generation", type=int, required=True)
     parser.add_argument("--preload", action="append", default=[], metavar="MODULE")
     parser.add_argument("--user")
+    parser.add_argument("--temporary", default="", metavar="FOLDER", help="removed when the supervisor is gone")
     parser.add_argument("--late", action="append", default=[], metavar="JSON", help="left by this program to itself")
     parser.add_argument("--title-room", help="room for the process title")
     return parser.parse_args(argv)
@@ -128,6 +129,7 @@ def get_ready(sock: socket.socket, argv: Sequence[str], options: argparse.Namesp
         registry=registry,
         late=tuple(late),
         preloaded=tuple(options.preload),
+        temporary=options.temporary,
     )
     template.say(Ready(options.generation, os.getpid(), types, {plugin.name: plugin.reason for plugin in late}))
     return template

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -44,7 +45,8 @@ _EXIT_FATAL = 70
 
 
 class Template:
-    """``supervisor``: its pid, which executors wait to have as their parent. ``mark``: PLAITA_TREE of this tree."""
+    """``supervisor``: its pid, which executors wait to have as their parent. ``mark``: PLAITA_TREE of this tree.
+    ``temporary``: the folder with the temporary folders of executors, removed when the supervisor is gone."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Template:
         registry: NodeRegistry,
         late: tuple[LatePlugin, ...],
         preloaded: tuple[str, ...],
+        temporary: str = "",
     ) -> None:
         self._sock = sock
         self._generation = generation
@@ -64,6 +67,7 @@ class Template:
         self._registry = registry
         self._late = late
         self._preloaded = preloaded
+        self._temporary = temporary
         self._poller = select.poll()
         self._timer = BootTimer()
         self._kill_at: int | None = None
@@ -188,6 +192,7 @@ class Template:
             registry=self._registry,
             late=self._late,
             preloaded=self._preloaded,
+            temporary=message.temporary,
         )
 
         def become() -> NoReturn:
@@ -286,6 +291,8 @@ class Template:
         swept, left = self._sweep()
         if swept or left:
             _log(f"the supervisor is gone; killed {swept} processes of its tree{_listed(left)}")
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)  # what is left is swept at the next start
         self._exit_code = 0
 
     def _sweep(self) -> tuple[int, list[int]]:

@@ -57,6 +57,7 @@ class Spawn:
     """Fork an executor for ``slot``. Beside it: the executor's socket, the write ends of its stdout and stderr.
 
     ``seq`` comes back in the answer. ``rlimit_data_mib``: memory it may allocate (RLIMIT_DATA), None for no limit.
+    ``temporary``: its own temporary folder, '' for none.
     """
 
     kind: ClassVar[str] = "spawn"
@@ -64,6 +65,7 @@ class Spawn:
     seq: int
     tenant: str | None = None
     rlimit_data_mib: int | None = None
+    temporary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,9 @@ def close_all(descriptors: Iterable[int]) -> None:
 # -- starting a template --------------------------------------------------------------------------
 
 
-def template_argv(generation: int, preload: Sequence[str] = (), user: str | None = None) -> list[str]:
+def template_argv(
+    generation: int, preload: Sequence[str] = (), user: str | None = None, temporary: str = ""
+) -> list[str]:
     """The command of a template. The last argument only makes room: the kernel keeps a process's title in the memory
     of its arguments, and the memory after them holds the environment with the tree mark, which must stay readable."""
     argv = [sys.executable, "-m", "plaita.executor.template", "--generation", str(generation)]
@@ -230,6 +234,8 @@ def template_argv(generation: int, preload: Sequence[str] = (), user: str | None
         argv += ["--preload", module]
     if user is not None:
         argv += ["--user", user]
+    if temporary:
+        argv += ["--temporary", temporary]
     return [*argv, "--title-room", "." * _TITLE_ROOM]
 
 

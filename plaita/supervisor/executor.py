@@ -76,6 +76,7 @@ class Executor:
     stop_reason: str | None = None
     kill_detail: str = ""
     steps_done: int = 0
+    temporary: str = ""  # its temporary folder
 
     @property
     def available(self) -> bool:

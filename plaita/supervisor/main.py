@@ -26,6 +26,7 @@ from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.supervisor import Supervisor
+from plaita.supervisor.temporary import sweep_dead_folders
 from plaita.supervisor.trees import new_mark, sweep_dead_trees
 from plaita.tenancy import set_default_tenant_once
 from plaita.unix.limits import problems
@@ -92,6 +93,9 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
         killed = sweep_dead_trees()
         if killed:
             logs.warning("trees.swept", killed=killed)
+        swept = sweep_dead_folders()
+        if swept:
+            logs.warning("temporary.swept", folders=swept)
         embedded = None
         if config.embedded is not None:
             embedded = EmbeddedHold(config.embedded)

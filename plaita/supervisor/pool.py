@@ -29,11 +29,13 @@ from plaita.supervisor.executor import Died, Executor, describe
 from plaita.supervisor.output import OutputReader
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
+from plaita.supervisor.temporary import TemporaryFolders
 from plaita.unix.processes import kill_session, rss_kib
 from plaita.unix.reaper import Exit, unknown_exit
 
 SPAWN_DEADLINE_S = 15.0
 RSS_POLL_S = 0.1
+CLEAR_S = 10.0  # how long a slot waits for the temporary folder of its last executor to be removed
 CLOSED_S = 0.5  # from the end of its pipe to its end: to give back much memory takes a while
 
 
@@ -52,7 +54,9 @@ class ExecutorFault(Exception):
 
 
 class Pool:
-    """``on_capacity`` is called whenever an executor may have become free, ``on_exit_hint`` when one may have ended."""
+    """``on_capacity`` is called whenever an executor may have become free, ``on_exit_hint`` when one may have ended,
+    ``on_burial`` when one has, so that what it started and lost can be ended. ``temporary``: where executors get their
+    temporary folders; None: from nobody."""
 
     def __init__(
         self,
@@ -62,9 +66,13 @@ class Pool:
         stats: Stats,
         on_capacity: Callable[[], None],
         on_exit_hint: Callable[[], None],
+        temporary: TemporaryFolders | None = None,
+        on_burial: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._settings = settings
+        self._temporary = temporary
+        self._on_burial = on_burial
         self.template = template
         self._stats = stats
         self._on_capacity = on_capacity
@@ -302,7 +310,7 @@ class Pool:
                 self._stats.add("spawn_failures")
             case SlotAction.REPLACE:
                 self._bury(executor)
-                self._replace(executor.slot)
+                self._clear_and_replace(executor)
             case SlotAction.SEND | SlotAction.FAULT:
                 raise ExecutorFault(f"{action.value} is performed by run(), not here")
 
@@ -391,6 +399,27 @@ class Pool:
 
     # -- spawning and burying ---------------------------------------------------------------------------
 
+    def _clear_and_replace(self, executor: Executor) -> None:
+        """The next one is born when nothing of this one is left to find, or when that takes too long."""
+        if self._temporary is None or not executor.temporary:
+            self._replace(executor.slot)
+            return
+        waiting: list[asyncio.TimerHandle] = []
+
+        def cleared() -> None:
+            if waiting:
+                waiting.pop().cancel()
+                self._replace(executor.slot)
+
+        def tell() -> None:  # in the thread that has removed it
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody needs to know
+                self._loop.call_soon_threadsafe(cleared)
+
+        if self._temporary.remove(executor.temporary, tell):
+            self._replace(executor.slot)
+        else:
+            waiting.append(self._loop.call_later(CLEAR_S, cleared))
+
     def _replace(self, index: int) -> None:
         if self._closing:
             return
@@ -433,7 +462,11 @@ class Pool:
             # Set before the request is sent, so that no executor is ever SPAWNING without a deadline.
             executor.deadline = self._loop.call_later(SPAWN_DEADLINE_S, self._not_born, executor)
             backstop = None if self._settings.max_rss_mib is None else self._settings.max_rss_mib * 2 + 256
-            message = Spawn(slot=executor.slot, seq=executor.seq, rlimit_data_mib=backstop)
+            if self._temporary is not None:
+                executor.temporary = self._temporary.make(executor.seq)
+            message = Spawn(
+                slot=executor.slot, seq=executor.seq, rlimit_data_mib=backstop, temporary=executor.temporary
+            )
             if not self.template.spawn(message, [theirs.fileno(), pipes[0][1], pipes[1][1]]):
                 self._cancel_deadline(executor)
                 raise OSError("the template does not take requests")
@@ -551,6 +584,8 @@ class Pool:
             os.close(executor.pidfd)
             executor.pidfd = None
         executor.deliver(Died(unknown_exit(executor.pid or 0), executor.stop_reason, executor.kill_detail))
+        if self._on_burial is not None:
+            self._on_burial()
 
     def known_pids(self) -> set[int]:
         """The pids of executors that are not reaped yet."""

@@ -49,6 +49,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle, TemplateSettings
 from plaita.supervisor.templates import Templates
+from plaita.supervisor.temporary import TemporaryFolders
 from plaita.supervisor.view import View, generation_ids
 from plaita.supervisor.wiring import build_way, keys_of, pool_settings
 from plaita.supervisor.write_guard import WriteGuard
@@ -99,9 +100,10 @@ class Supervisor:
         self._reaping = Reaping(
             stats, claimed=self._claimed, known=self._known_children, uncertain=self._children_uncertain
         )
+        self._temporary = TemporaryFolders(config.executor_user)
         self._templates = Templates(
             loop,
-            TemplateSettings(tuple(config.preload), config.executor_user, tree_mark),
+            TemplateSettings(tuple(config.preload), config.executor_user, tree_mark, self._temporary.open()),
             on_spawned=lambda message, pidfd: self._pool.spawned(message, pidfd),
             on_spawn_failed=lambda message: self._pool.spawn_failed(message),
             on_ready=self._template_ready,
@@ -117,6 +119,8 @@ class Supervisor:
             stats,
             self._capacity_changed,
             self._reaping.reap,
+            self._temporary,
+            self._reaping.kill_strays,
         )
         self._keeper = LeaseKeeper(
             self._runner,
@@ -195,7 +199,7 @@ class Supervisor:
             capacity=self._capacity,
             start=self._start_carry,
             give_back=self._give_back,
-            in_hand=lambda: [*self._carries.in_hand(), *self._admission.others],
+            in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
             skipped=self._skipped,
         )
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
@@ -505,6 +509,7 @@ class Supervisor:
         self._pool.close()
         self._pool.kill_all()
         await self._end_templates()
+        self._temporary.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -47,11 +47,13 @@ PASSED_ON_PREFIXES = ("PLAITA_NODE_ENV_", "PLAITA_HTTP_", "PLAITA_SANDBOX_", "PL
 
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
-    """What a template needs to be started. ``preload`` are module names."""
+    """What a template needs to be started. ``preload`` are module names. ``temporary``: the folder with the temporary
+    folders of executors, which it removes when the supervisor is gone."""
 
     preload: tuple[str, ...]
     user: str | None
     tree_mark: str
+    temporary: str = ""
 
 
 class TemplateHandle:
@@ -118,7 +120,9 @@ class TemplateHandle:
         environment = template_environment(self._settings.tree_mark, allowed=allowed)
         try:
             return spawn_with_channel(
-                template_argv(self.generation, self._settings.preload, self._settings.user),
+                template_argv(
+                    self.generation, self._settings.preload, self._settings.user, self._settings.temporary
+                ),
                 environment,
                 theirs.fileno(),
             )
