@@ -162,7 +162,7 @@ class Host:
             capacity=self._capacity,
             start=lambda entry: self._carries.start(entry, self._dispatch.carry(entry)),
             give_back=self._give_back,
-            in_hand=lambda: [*self._carries.in_hand(), *self._admission.others],
+            in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
             skipped=lambda family, budget: None,
         )
         self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants)

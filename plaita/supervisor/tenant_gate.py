@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plaita.clock import boot_ms, wall_ms
 from plaita.policy import tenants as policy
@@ -29,7 +29,7 @@ from plaita.supervisor.stats import Stats
 
 BEAT_S = 1.0
 SAY_EVERY_MS = 60_000
-RESTING_AT_MOST = 1024
+LEFT_AT_MOST = 256
 
 EPOCH_ADVICE = {
     "missing": "no deployment has said yet which tenants are enabled; `plaita tenant enable` or the console writes it",
@@ -68,9 +68,14 @@ class TenantGate:
         self._entries = entries
         self._stats = stats
         self._said = LogLimit(SAY_EVERY_MS)
-        self._resting: dict[str, Entry] = {}  # left pending here for the epoch: let go when that fits again
+        self._left: dict[str, None] = {}
         self.trouble: EpochTrouble | None = None
         self.waiting: set[str] = set()  # tenants known to have carriers parked
+
+    @property
+    def left(self) -> Iterable[str]:
+        """Entries (``"q 1-0"``) that were left to others for their epoch: not to be claimed again while it is so."""
+        return self._left
 
     @property
     def expected_epoch(self) -> str:
@@ -119,24 +124,21 @@ class TenantGate:
             logs.info("tenant.quota", tenant_id=keys.tenant, running=detail, parked_here=count)
 
     async def _leave(self, entry: Entry, why: str) -> None:
-        """Left pending at no cost, like a carrier of another family (DECISIONS 12): handed on at once when it is new.
-        One that comes back rests here, and is let go when the epoch fits again, or after the min-idle time."""
+        """Left pending at no cost, like a carrier of another family (DECISIONS 12): each host hands it on once and
+        remembers it. With too many to remember, one that comes back rests here for the min-idle time."""
         self._stats.add("tenant_epoch_refused")
         self._tell(why)
-        if not entry.reclaimed:
+        remembered = len(self._left) < LEFT_AT_MOST
+        if remembered:
+            self._left[f"{entry.stream} {entry.entry_id}"] = None
+        if remembered or not entry.reclaimed:
             await self._entries.let_others(entry)
-        elif len(self._resting) < RESTING_AT_MOST:
-            self._resting[f"{entry.stream} {entry.entry_id}"] = entry
 
-    def _tell(self, why: str, found: str | None = None) -> None:
+    def _tell(self, why: str) -> None:
         before = self.trouble
-        same = before is not None and before.why == why
-        self.trouble = EpochTrouble(
-            why,
-            found if found is not None else before.found if same and before is not None else "",
-            before.since if same and before is not None else wall_ms(),
-            (before.refused if before is not None else 0) + 1,
-        )
+        if before is None or before.why != why:
+            before = EpochTrouble(why, "", wall_ms(), 0 if before is None else before.refused)
+        self.trouble = replace(before, refused=before.refused + 1)
         count = self._said.allow(("epoch", why), boot_ms())
         if count is not None:
             logs.warning(
@@ -187,23 +189,21 @@ class TenantGate:
             await asyncio.sleep(0 if more else BEAT_S * (0.8 + random.random() * 0.4))
 
     async def _look_at_epoch(self) -> None:
-        trouble = self.trouble
-        if trouble is None:
+        if self.trouble is None:
             return
         answer = await self._sender.runner.run(tenants.states(self._keys))
-        if not isinstance(answer, Value):
+        trouble = self.trouble
+        if not isinstance(answer, Value) or trouble is None:
             return
         found = answer.value.epoch
         why = policy.epoch_trouble(found, self._settings.expected_epoch, strict=True)
         if why:
             since = trouble.since if why == trouble.why else wall_ms()
-            self.trouble = EpochTrouble(why, found, since, self.trouble.refused if self.trouble is not None else 0)
+            self.trouble = EpochTrouble(why, found, since, trouble.refused)
             return
         self.trouble = None
-        resting, self._resting = self._resting, {}
-        logs.info("tenant.epoch_fits", epoch=found, left_pending=trouble.refused, let_go=len(resting))
-        for entry in resting.values():
-            await self._entries.let_others(entry)
+        self._left.clear()  # they can be claimed at once
+        logs.info("tenant.epoch_fits", epoch=found, left_pending=trouble.refused)
 
     def _soon(self) -> int:
         return boot_ms() + self._settings.patience_ms
