@@ -152,10 +152,11 @@ class FlowWorker:
         ``last_node_id`` and ``waiting``, and ``already_terminal``, ``already_suspended`` and ``deduplicated``, True
         where that is why nothing ran: a dedup key that was used before answers the first execution, an id that was used
         before goes on from its checkpoint (ledger S1, S2). ``status`` is ``deleted`` for an id that was deleted (D2);
-        ``pending`` or ``running`` where this worker was drained meanwhile, and others go on.
+        ``pending`` or ``running`` where this worker was drained meanwhile, and others go on. Over the tenant's quota it
+        waits for a place (T3).
 
-        Raises InputError, RefusedError (``no_flow``, ``no_version``, ``stopped``), ExecutionIdConflictError (F8),
-        UnreachableError.
+        Raises InputError, RefusedError (``no_flow``, ``no_version``, ``stopped``, ``tenant_disabled``),
+        ExecutionIdConflictError (F8), UnreachableError.
         """
         return self._call(self._start_flow(flow_id, params, version, execution_id, dedup_key))
 

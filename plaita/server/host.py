@@ -15,20 +15,20 @@ import plaita
 from plaita.client import operations
 from plaita.client.operations import Operation, Pause
 from plaita.clock import iso_utc, wall_ms
-from plaita.errors import InputError, UnreachableError
+from plaita.errors import InputError, RefusedError, UnreachableError
 from plaita.flow.model import NodeTypes
 from plaita.ids import new_incarnation
 from plaita.nodes.callbacks import Callbacks
 from plaita.policy.lifecycle import State
-from plaita.policy.tenants import Verdict
+from plaita.policy.tenants import DISABLED, Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.server.in_process import ThreadPool
-from plaita.store import carriers, registry, server
+from plaita.store import carriers, registry, server, tenants
 from plaita.store.call import Unavailable, Value
 from plaita.store.carrier_of import carrier_of
 from plaita.store.carriers import Entry
 from plaita.store.executions import Row
-from plaita.store.keys import TERMINAL, Keys
+from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 from plaita.store.runner_async import AsyncRunner, RunnerState
 from plaita.supervisor import logs
 from plaita.supervisor.carries import Carries
@@ -315,24 +315,35 @@ class Host:
 
     async def see_through(self, keys: Keys, execution_id: str) -> Row | None:
         """Run the execution here, with the carrier that was just sent for it, until it has ended or waits; its row,
-        None when it was deleted meanwhile. Where another has it, until that is done with it. While this worker drains,
-        the row as it is when it is let go."""
+        None when it was deleted meanwhile. Where another has it, until that is done with it, and over its tenant's
+        quota until it has a place (ledger T3). While this worker drains, the row as it is when it is let go.
+
+        Raises RefusedError ``tenant_disabled`` when it has no carrier left for that (ledger T2).
+        """
         await self._carry_newest(keys, execution_id)  # also of one that has ended: a retry
         pause = _FIRST_LOOK_S
         while True:
             row = await self.row(keys, execution_id)
             if row is None or at_rest(row) or self.leaving:
                 return row
-            if row.lease is None:
-                await self._carry_newest(keys, execution_id)
+            if row.lease is None and not await self._carry_newest(keys, execution_id):
+                await self._refuse_if_disabled(keys)
             await asyncio.sleep(pause)
             pause = min(_LONGEST_LOOK_S, pause * 1.5)
 
-    async def _carry_newest(self, keys: Keys, execution_id: str) -> None:
-        """Go on with the newest carrier there is of the execution, if it is not in hand."""
+    async def _refuse_if_disabled(self, keys: Keys) -> None:
+        """What waits for a place, or for a retry, has no carrier in the streams either."""
+        tenant = keys.tenant or DEFAULT_TENANT
+        found = await self.perform(operations.ask(tenants.states(keys, [tenant])))
+        if found.statuses[tenant] == DISABLED:
+            raise RefusedError("tenant_disabled", f"tenant {tenant!r} was disabled; enabled again, it goes on")
+
+    async def _carry_newest(self, keys: Keys, execution_id: str) -> bool:
+        """Go on with the newest carrier there is of the execution, if it is not in hand; whether there is one."""
         entry = await self.perform(operations.ask(carrier_of(keys, execution_id)))
         if entry is not None and f"{entry.stream} {entry.entry_id}" not in self._carries.in_hand():
             await self._carry(entry)
+        return entry is not None
 
     async def _carry(self, entry: Entry) -> None:
         done = asyncio.Event()
