@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plaita.cli import dlq_commands, execution_commands, exits, flow_commands, upkeep_commands
+from plaita.cli import dlq_commands, execution_commands, exits, flow_commands, tenant_commands, upkeep_commands
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, new_app, with_session
 from plaita.cli.output import console, facts, note, print_json, table, write_out
@@ -19,6 +19,7 @@ queue_app = new_app("queue", "The queue of executions.\n\nExample: plaita queue 
 app.add_typer(flow_commands.app)
 app.add_typer(queue_app)
 app.add_typer(dlq_commands.app)
+app.add_typer(tenant_commands.app)
 
 
 def _version(wanted: bool) -> None:

@@ -93,6 +93,15 @@ def _without_carrier(keys: Keys, idle: dict[str, Idle]) -> Operation[list[Idle]]
     return list(left.values())
 
 
+def carried(keys: Keys, place: str) -> Operation[set[str]]:
+    """The executions of the tenant that a carrier in this place is for: ``delayed``, ``parked``, ``q`` or ``w``."""
+    if place == "parked":
+        return (yield from _parked(keys))
+    found = yield from (_delayed(keys) if place == "delayed" else _in_stream(keys, place))
+    tenant = keys.tenant or DEFAULT_TENANT
+    return {execution_id for execution_id, owner in found if owner == tenant}
+
+
 def _delayed(keys: Keys) -> Operation[set[tuple[str, str]]]:
     found: set[tuple[str, str]] = set()
     cursor = "0"

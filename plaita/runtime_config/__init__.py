@@ -15,6 +15,7 @@ from plaita.runtime_config.load import (
     load_credential_config,
     load_retention_config,
     load_runtime_config,
+    load_tenant_config,
 )
 from plaita.runtime_config.secrets import mask_url
 from plaita.runtime_config.settings import (
@@ -24,6 +25,7 @@ from plaita.runtime_config.settings import (
     RetentionConfig,
     Setting,
     SupervisorConfig,
+    TenantConfig,
     every_setting,
     settings_of,
 )
@@ -37,6 +39,7 @@ __all__ = [
     "RetentionConfig",
     "Setting",
     "SupervisorConfig",
+    "TenantConfig",
     "config_family",
     "default_socket",
     "effective",
@@ -46,6 +49,7 @@ __all__ = [
     "load_credential_config",
     "load_retention_config",
     "load_runtime_config",
+    "load_tenant_config",
     "mask_url",
     "settings_of",
     "socket_path_fault",

@@ -15,6 +15,7 @@ from plaita.runtime_config.settings import (
     CredentialConfig,
     RetentionConfig,
     SupervisorConfig,
+    TenantConfig,
     every_setting,
     settings_of,
 )
@@ -68,6 +69,16 @@ def load_retention_config(
 ) -> RetentionConfig:
     """What a command needs besides that deletes, ends or replays executions (ledger D2, D3, D7)."""
     return _load(RetentionConfig, flags or {}, os.environ if environ is None else environ, file)
+
+
+def load_tenant_config(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> TenantConfig:
+    """What a command needs besides that says something of tenants, or deletes one (ledger T2, T4)."""
+    return _load(TenantConfig, flags or {}, os.environ if environ is None else environ, file)
 
 
 def load_credential_config(

@@ -213,6 +213,12 @@ class RetentionConfig(ClientConfig):
     execution_tombstone_ttl_seconds: TombstoneTtl = 30 * DAY_SECONDS
 
 
+class TenantConfig(RetentionConfig):
+    """What a command is told that says something of tenants, or deletes one (ledger T2, T4)."""
+
+    deployment_epoch: DeploymentEpoch = None
+
+
 class CredentialConfig(ClientConfig):
     """What a program is told that keeps credentials (ledger T1)."""
 

@@ -13,8 +13,8 @@ while true do
     named[entry[2][i]] = entry[2][i + 1]
   end
   local fields = entry[2]
-  if named.execution_id then
-    fields = {'execution_id', named.execution_id, 'tenant_id', named.tenant_id or ''}
+  if named.execution_id and named.tenant_id then
+    fields = {'execution_id', named.execution_id, 'tenant_id', named.tenant_id}
   end
   found[#found + 1] = {entry[1], fields}
   from = '(' .. entry[1]
