@@ -21,6 +21,7 @@ class Wake:
     cannot be told from the same sent again, unless ``wait`` is given). ``payload`` and ``fields`` are the carrier's.
 
     ``wait``: only this one wait is meant (the ``wait`` of the row); None: whatever the execution waits for now.
+    ``nonce`` makes a resend recognisable, however far the execution has gone meanwhile.
     """
 
     execution_id: str
@@ -30,6 +31,7 @@ class Wake:
     payload: bytes
     fields: Mapping[str, str] = field(default_factory=dict)
     wait: str | None = None
+    nonce: str = field(default_factory=ids.new_nonce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def wake(keys: Keys, request: Wake) -> Call[Woken]:
             request.data,
             request.event_id,
             request.wait or "",
+            request.nonce,
             *_carrier(keys, execution_id, request.payload, request.fields),
         ),
         lane_for(request.data, request.payload),

@@ -508,16 +508,23 @@ class Scripts(RuleBasedStateMachine):
         wait = choose(pick, (str(max(1, row.step - 1)), row.wait or "1")) if only_this else None
         data = json.dumps(event_id).encode()
         request = Wake(name, "event", data, event_id, b"event", {}, wait)
+        facts: list[Any] = []
+
+        def before() -> None:
+            facts[:] = [self.raw("HGET", self.keys.row(name), "woken_by")]
 
         def absorb(answer: Answer[Any]) -> None:
             assert isinstance(answer, Value)
             row = self.row_of(name)
+            if text(facts[0]) == request.nonce:
+                assert answer.value == Woken(row.status, True, ""), "sent again, it is done"
+                return
             same = row.wake_id == event_id and wait in (None, row.wait)
             assert answer.value == Woken(row.status, *woken_as(row, same, wait))
             if answer.value.woken and row.waits:
                 row.wake("event", text(data), event_id)
 
-        self.send(executions.wake(self.keys, request), absorb)
+        self.send(executions.wake(self.keys, request), absorb, before)
 
     def timer(self, name: str) -> None:
         """The time of all that this execution ever waited for is over."""

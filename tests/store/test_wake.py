@@ -43,6 +43,25 @@ def test_the_same_event_again_is_the_same_wake(world):
     assert world.everything() == before
 
 
+def test_the_same_call_again_wakes_no_second_wait(world):
+    """Its first answer was lost, and what it woke has gone on meanwhile: to the next wait, and to its end."""
+    world.suspended()
+    world.wake(nonce="one")
+    entry = world.take_one()
+    begun = world.begin(entry, nonce="n2", kind="event").value
+    world.commit(begun, 2)
+    world.suspend(begun, entry, 3)
+    before = world.everything()
+    assert world.wake(nonce="one") == Value(Woken("suspended", True, ""))
+    assert world.everything() == before
+    assert world.wake("ev2", nonce="two").value.woken is True
+    entry = world.take_one()
+    begun = world.begin(entry, nonce="n3", kind="event").value
+    world.finish(begun, entry, 4)
+    assert world.wake("ev2", nonce="two") == Value(Woken("completed", True, ""))
+    assert world.wake("ev2", nonce="three") == Value(Woken("completed", False, "terminal")), "another call (S3)"
+
+
 def test_another_event_comes_too_late(world):
     world.suspended()
     world.wake()

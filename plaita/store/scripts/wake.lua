@@ -1,12 +1,13 @@
 -- End a wait, once: mark the row, drop the timer and send the carrier, all in one call (DECISIONS 26).
 -- KEYS 1 row, 2 tombstone, 3 wake stream, 4 delayed, 5 delayed bodies
--- ARGV 1 tenant, 2 execution id, 3 ns, 4 event|timeout, 5 data, 6 event id or '', 7 wait or '', 8.. carrier fields
+-- ARGV 1 tenant, 2 execution id, 3 ns, 4 event|timeout, 5 data, 6 event id or '', 7 wait or '', 8 nonce,
+--      9.. carrier fields
 -- ok: status, woken by this call or the same event before 0|1, reason it was not (terminal, not_waiting, already_woken,
 --     stale_wait). refused: tombstoned (when, why), no_row, wrong_type
 -- include: lease
 -- include: time
 -- include: waits
-local row = redis.pcall('HMGET', KEYS[1], 'status', 'wait', 'woken', 'wake_id')
+local row = redis.pcall('HMGET', KEYS[1], 'status', 'wait', 'woken', 'wake_id', 'woken_by')
 if row.err then
   return {'refused', 'wrong_type', redis.call('TYPE', KEYS[1]).ok}
 end
@@ -18,12 +19,15 @@ if not row[1] then
   return {'refused', 'no_row'}
 end
 local status, wait, woken = row[1], row[2], row[3]
+if row[5] == ARGV[8] then
+  return {'ok', status, 1, ''} -- sent again; what it woke may be over, and the next wait is not its to end
+end
 if TERMINAL[status] then
   return {'ok', status, 0, 'terminal'}
 end
 local this_wait = ARGV[7] == '' or ARGV[7] == wait
 if this_wait and woken == ARGV[4] and row[4] == ARGV[6] and (ARGV[6] ~= '' or ARGV[7] ~= '') then
-  return {'ok', status, 1, ''} -- sent again
+  return {'ok', status, 1, ''} -- the same event
 end
 if status ~= 'suspended' or not given(wait) then
   return {'ok', status, 0, 'not_waiting'}
@@ -34,8 +38,9 @@ end
 if given(woken) then
   return {'ok', status, 0, 'already_woken'}
 end
-redis.call('HSET', KEYS[1], 'woken', ARGV[4], 'wake_data', ARGV[5], 'wake_id', ARGV[6], 'last_update_time', text(now_ms()))
+redis.call('HSET', KEYS[1], 'woken', ARGV[4], 'wake_data', ARGV[5], 'wake_id', ARGV[6], 'woken_by', ARGV[8],
+  'last_update_time', text(now_ms()))
 drop_timer(KEYS[4], KEYS[5], ARGV[3], ARGV[2], wait)
 ARGV[#ARGV + 1], ARGV[#ARGV + 2] = 'wait', wait
-redis.call('XADD', KEYS[3], '*', unpack(ARGV, 8))
+redis.call('XADD', KEYS[3], '*', unpack(ARGV, 9))
 return {'ok', status, 1, ''}
