@@ -30,13 +30,13 @@ def list_command(
     session: Session,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many")] = 50,
 ) -> None:
-    """Dead letters, the newest first, of all tenants.
+    """Dead letters, the newest first; of all tenants, or of the one that is named (--tenant, PLAITA_TENANT).
 
     Example: plaita dlq list --json
     """
     from plaita.client import operations
 
-    found = session.perform(operations.list_dead_letters, limit)
+    found = session.perform(operations.list_dead_letters, limit, session.named_tenant)
     if session.json:
         print_json(found)
         return
@@ -54,7 +54,7 @@ def show(session: Session, dlq_id: Annotated[str, typer.Argument(metavar="ID")])
     """
     from plaita.client import operations
 
-    document = session.perform(operations.get_dead_letter, dlq_id)
+    document = session.perform(operations.get_dead_letter, dlq_id, session.named_tenant)
     if session.json:
         print_json(document)
         return
@@ -200,6 +200,8 @@ def purge(
 
     if not yes:
         raise InputError("purge takes all dead letters away for good; say --yes if that is what you want")
+    if session.named_tenant is not None:
+        raise InputError("purge takes the letters of all tenants, so it is not for one: leave --tenant out")
     answer = session.perform(operations.purge_dead_letters)
     if session.json:
         print_json(answer)

@@ -96,8 +96,9 @@ class AsyncClient(ClientBase):
         return await self.perform(resuming.cancel(self.keys, execution_id, reason, self.family))
 
     async def dead_letters(self, limit: int = 50) -> list[dict[str, Any]]:
-        """What could not be run, the newest first, of all tenants: the entries of ``plaita dlq list --json``."""
-        found = await self.perform(operations.list_dead_letters(self.keys, limit))
+        """What could not be run, the newest first: the entries of ``plaita dlq list --json``. Of all tenants, or of the
+        one that this client was given."""
+        found = await self.perform(operations.list_dead_letters(self.keys, limit, self.named_tenant))
         entries: list[dict[str, Any]] = found["entries"]
         return entries
 

@@ -69,6 +69,12 @@ class ClientBase(ABC):
         that was not told the consumer group and so cannot know it."""
         return config_family(self.config) if "consumer_group" in self.config.sources else None
 
+    @property
+    def named_tenant(self) -> str | None:
+        """The tenant where one was said, here, by the environment or in the file; None where it is only the default.
+        What is the platform's, such as dead letters, is shown whole only to who named none."""
+        return self.keys.tenant if "tenant" in self.config.sources else None
+
     def manner(self, given: Manner | None) -> Manner:
         """How to replay dead letters, the age limit filled in from the settings."""
         manner = given or Manner()

@@ -32,6 +32,7 @@ _FIRST_POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 0.5
 _OUTAGE_SECONDS = 60.0
 _STATUS_BATCH = 500
+_DLQ_PAGE = 500
 _log = logging.getLogger("plaita.client")
 _DLQ_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
@@ -422,10 +423,13 @@ def queue_stats(keys: Keys) -> Operation[dict[str, Any]]:
     }
 
 
-def list_dead_letters(keys: Keys, limit: int) -> Operation[dict[str, Any]]:
-    """The answer of ``dlq list --json``: newest first, of all tenants, asked for in calls of bounded size."""
+def list_dead_letters(keys: Keys, limit: int, tenant: str | None = None) -> Operation[dict[str, Any]]:
+    """The answer of ``dlq list --json``: newest first, asked for in calls of bounded size. Of all tenants, or of
+    ``tenant`` alone; ``total`` counts the same."""
     if not 0 <= limit <= 10_000:
         raise InputError(f"limit: {limit}; from 0 to 10000 are listed at once")
+    if tenant is not None:
+        return (yield from _list_dead_letters_of(keys, limit, check_tenant(tenant)))
     entries: list[dict[str, Any]] = []
     older_than = None
     while True:
@@ -436,9 +440,32 @@ def list_dead_letters(keys: Keys, limit: int) -> Operation[dict[str, Any]]:
         older_than = page.letters[-1].dlq_id
 
 
-def get_dead_letter(keys: Keys, dlq_id: str) -> Operation[dict[str, Any]]:
-    """The answer of ``dlq show --json``; ``replayed_at``: within the last seven days. Refused: ``no_letter``."""
+def _list_dead_letters_of(keys: Keys, limit: int, tenant: str) -> Operation[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    total, older_than = 0, None
+    while True:
+        page = yield from ask(dead_letters.page(keys, _DLQ_PAGE, older_than))
+        shown = [views.dead_letter(letter.dlq_id, letter.fields) for letter in page.letters]
+        own = [one for one in shown if _is_letter_of(one, tenant)]
+        total += len(own)
+        entries += own[: limit - len(entries)]
+        if not page.letters or not page.more:
+            return {"entries": entries, "total": total}
+        older_than = page.letters[-1].dlq_id
+
+
+def _is_letter_of(shown: dict[str, Any], tenant: str) -> bool:
+    """One that names no tenant is the default tenant's."""
+    return (shown["tenant_id"] or DEFAULT_TENANT) == tenant
+
+
+def get_dead_letter(keys: Keys, dlq_id: str, tenant: str | None = None) -> Operation[dict[str, Any]]:
+    """The answer of ``dlq show --json``; ``replayed_at``: within the last seven days. With ``tenant``, another tenant's
+    letter is none. Refused: ``no_letter``."""
     letter = yield from ask(dead_letters.get(keys, check_dlq_id(dlq_id)))
+    if letter is not None and tenant is not None:
+        own = _is_letter_of(views.dead_letter(letter.dlq_id, letter.fields), check_tenant(tenant))
+        letter = letter if own else None
     if letter is None:
         raise RefusedError("no_letter", f"there is no dead letter {dlq_id!r}; see `plaita dlq list`")
     replayed = yield from ask(replays.replayed_at(keys, dlq_id))

@@ -6,6 +6,7 @@ the next one counts what is done as ``already_replayed`` and goes on. What is de
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -146,7 +147,11 @@ def replay(keys: Keys, wanted: Wanted, manner: Manner) -> Operation[dict[str, An
         for dlq_id in dict.fromkeys(wanted.dlq_ids):
             letter = yield from ask(dead_letters.get(keys, dlq_id))
             done = yield from _one(keys, dlq_id, letter, manner, sweep=False)
-            tally.add(dlq_id, _shown(letter), done)
+            shown = _shown(letter)
+            if shown and _of_another_tenant(shown, manner):  # whose it is, and what, is not for who asks
+                tally.add(dlq_id, {}, dataclasses.replace(done, detail=""))
+            else:
+                tally.add(dlq_id, shown, done)
             yield from pace.keep(done)
         return tally.document(manner.dry_run, more=False)
     more = yield from _sweep(keys, wanted, manner, tally, pace)
