@@ -20,6 +20,7 @@ from plaita.store.call import Answer, Call, Value
 from plaita.store.carriers import Entry, Taken
 from plaita.store.delayed import Promoted
 from plaita.store.runner_async import AsyncRunner
+from plaita.store.tenants import Released
 from plaita.supervisor import logs
 
 T = TypeVar("T")
@@ -54,8 +55,12 @@ class Point(StrEnum):
     FINISHED = "finish.answered"
     DEAD_LETTER_SENT = "bury.sent"  # of a carrier that was never begun
     DEAD_LETTERED = "bury.answered"
+    PARK_SENT = "park.sent"  # over its tenant's quota
+    PARKED = "park.answered"
+    UNPARKED = "unparked"  # parked carriers were brought back into their streams
 
 
+UNDER_QUOTA = frozenset({Point.PARK_SENT, Point.PARKED, Point.UNPARKED})  # on no way of a tenant without one
 _BY_NAME = {point.value: point for point in Point}
 
 
@@ -130,4 +135,6 @@ def _brought(value: Any) -> Point | None:
         return Point.TAKEN
     if isinstance(value, Promoted) and value.moved:
         return Point.PROMOTED
+    if isinstance(value, Released) and value.moved:
+        return Point.UNPARKED
     return None

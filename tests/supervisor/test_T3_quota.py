@@ -14,6 +14,7 @@ from plaita import jsontext
 from plaita.store import carriers, executions, tenants
 from plaita.store.carriers import Take
 from plaita.store.tenants import Park
+from plaita.supervisor.crash_points import UNDER_QUOTA, VARIABLE, Point
 
 
 class Sampler:
@@ -162,6 +163,27 @@ def test_T3_a_supervisor_that_dies_frees_no_place_and_loses_nothing(world: World
         until(lambda: acme.statuses(ids) == {"completed"}, "all end")
     assert sampler.most <= 2
     assert counter(again, "finished") == 8
+
+
+@pytest.mark.parametrize("peer", ["one", "two"])
+@pytest.mark.parametrize("point", sorted(UNDER_QUOTA))
+def test_T3_a_supervisor_killed_at_this_point_of_parking_loses_nothing(world: World, point: str, peer: str) -> None:
+    acme = Tenant(world, "acme")
+    acme.put("a", gate=(opened := world.folder / "open"))
+    acme.quota(1)
+    ids = foreign_starts(acme, 4)
+    flags = {**FLAGS, "executors": 3, "claim_min_idle_ms": 1000, "lease_ttl_seconds": 5}
+    first = world.supervisor(environment={VARIABLE: point}, **flags)
+    if point == Point.UNPARKED:
+        until(lambda: acme.facts().parked == 3, "three wait")
+        opened.touch()
+    first.wait_exit()
+    opened.touch()
+    with Sampler(acme) as sampler:
+        second = world.serving(instance=peer, **flags)
+        until(lambda: acme.statuses(ids) == {"completed"}, f"all end\n{second.text()[-3000:]}")
+    assert sampler.most == 1
+    until(lambda: nothing_left(world), "an empty queue")
 
 
 def test_T3_a_parked_one_can_be_cancelled_and_deleted_at_once(world: World) -> None:
