@@ -383,4 +383,4 @@ def test_one_execution_lives_as_the_tables_say_for_long(stage: Stage) -> None:
 
 @pytest.mark.long
 def test_no_search_finds_another_end_for_long(stage: Stage) -> None:
-    search(stage, examples=800, steps=60)
+    search(stage, examples=250, steps=60)
