@@ -35,9 +35,8 @@ _RULINGS: dict[str, Ruling] = {
     "stale_wait": Ruling(
         Settle.POISON, "ResumeProtocolError: the execution waits for something else by now", "suspended"
     ),
-    "no_checkpoint": Ruling(
-        Settle.POISON, "ResumeProtocolError: the execution has not begun, so nothing waits", "pending"
-    ),
+    # Whatever the row says by now: judged again after the start, it would end a wait that it was not meant for.
+    "no_checkpoint": Ruling(Settle.POISON, "ResumeProtocolError: the execution has not begun, so nothing waits"),
     "g1_wakeups_exhausted": Ruling(
         Settle.ACK, "it was woken from error as often as it may; the named key must be deleted to allow more", "error"
     ),

@@ -149,7 +149,7 @@ def test_L5_with_holder_liveness_disabled_a_duplicate_is_acked_unasked_but_nothi
         ("terminal", Settle.ACK, "cancelled"),  # the detail
         ("suspended", Settle.ACK, "suspended"),
         ("stale_wait", Settle.POISON, "suspended"),
-        ("no_checkpoint", Settle.POISON, "pending"),
+        ("no_checkpoint", Settle.POISON, None),
         ("g1_wakeups_exhausted", Settle.ACK, "error"),
         ("deterministic_failure_exhausted", Settle.ACK, "error"),
         ("tombstoned", Settle.ACK, None),
