@@ -159,8 +159,9 @@ def test_two_workers_share_a_queue(world: World) -> None:
     assert {row["attempts"] for row in rows} == {1}
 
 
-def test_beside_another_that_takes_from_the_queue_a_direct_call_runs_here(world: World) -> None:
-    """Its carrier is in the queue all the while, so that others go on with it if this process dies."""
+def test_beside_another_that_takes_from_the_queue_a_direct_call_runs_once_and_is_answered(world: World) -> None:
+    """Its carrier is in the queue all the while, so that others go on with it if this process dies; one of the two
+    runs it, here or there."""
     name = world.gate("f")
     other = world.running(claim_min_idle_ms=1000)
     until(lambda: status(world, other.instance_id) == "running", "the other")
@@ -169,7 +170,7 @@ def test_beside_another_that_takes_from_the_queue_a_direct_call_runs_here(world:
     assert Gate.running[name].wait(60)
     until(lambda: other.stats["broadcast"] + other.stats["lease_conflicts"] > 0, "the other has met the carrier")
     lease = world.row("e").lease or ""
-    assert f" {worker.instance_id}/" in lease
+    assert any(f" {one.instance_id}/" in lease for one in (worker, other))
     Gate.go_on[name].set()
     until(lambda: came, "the answer")
     assert came["answer"]["status"] == "completed"
