@@ -17,6 +17,7 @@ from plaita import ids, jsontext
 from plaita.client import views
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, PlaitaError, RefusedError, UnreachableError, WaitTimeoutError
+from plaita.policy import repos
 from plaita.policy.carrier import start_payload
 from plaita.store import carriers, dead_letters, executions, flows, registry, replays
 from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
@@ -174,6 +175,9 @@ def start(
         target_instance_id=None if target is None else ids.check_id(target, "target"),
     )
     fields = {} if family is None else {"config_family": family}
+    repo = repos.repo_of_input(given)
+    if repo is not None:
+        fields[repos.FIELD] = repo
     request = executions.Start(
         execution_id=execution,
         flow_id=flow,

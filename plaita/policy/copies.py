@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plaita import jsontext
+from plaita.policy import repos
 from plaita.policy.affinity import COUNT_FIELD, SINCE_FIELD
 from plaita.policy.age import first_enqueued_ms, timestamp_text
 from plaita.policy.carrier import payload_fields, resume_payload, schema_version_of, stamp
@@ -21,14 +22,18 @@ Fields = list[tuple[str, bytes | str]]
 
 
 def inherited(fields: Mapping[bytes, bytes], entry_id: str) -> dict[str, str]:
-    """``schema_version``, the generations and the history of replays that are there, and ``first_enqueued_at`` in epoch
-    ms (left out only where no time can be read). An entry field stands above the payload's field of the same name."""
+    """``schema_version``, the generations, the repository and the history of replays that are there, and
+    ``first_enqueued_at`` in epoch ms (left out only where no time can be read). An entry field stands above the
+    payload's field of the same name."""
     payload = payload_fields(fields)
     kept = {"schema_version": str(schema_version_of(fields))}
     for name in (*INHERITED_STAMPS, *REPLAY_HISTORY):
         value = stamp(fields, payload, name)
         if isinstance(value, str) and value:
             kept[name] = value
+    repo = repos.repo_of(fields, payload)
+    if repo is not None:
+        kept[repos.FIELD] = repo
     first = first_enqueued_ms(entry_id, fields.get(b"first_enqueued_at"), payload.get("timestamp"))
     if first is not None:
         kept["first_enqueued_at"] = str(first)

@@ -18,10 +18,12 @@ from plaita.runtime_config.values import (
     Identity,
     ModuleName,
     Number,
+    RepoName,
     Whole,
     as_duration_ms,
     as_log_level,
     as_module_list,
+    as_name_list,
     check_epoch,
     check_identity,
     check_instance_id,
@@ -423,6 +425,15 @@ class SupervisorConfig(ConnectionConfig):
             "modules with node types, imported by the executors; the flag may be given again",
             "Python module names, separated by commas",
             flag="--preload",
+        ),
+    ] = ()
+    deny_repos: Annotated[
+        tuple[RepoName, ...],
+        BeforeValidator(as_name_list),
+        Setting(
+            ("PLAITA_WORKER_DENY_REPOS",),
+            "tasks for these repositories are left to other hosts; of a path, its last name counts",
+            "names of repositories, separated by commas",
         ),
     ] = ()
     max_steps_per_executor: Annotated[

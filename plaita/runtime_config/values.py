@@ -92,6 +92,20 @@ def _module_name(value: str) -> str:
     return value
 
 
+def _repo_name(value: str) -> str:
+    name = value.rstrip("/").rpartition("/")[2]
+    if name in ("", ".", "..") or not name.isprintable():
+        raise ValueError(f"{value!r} names no repository")
+    return name
+
+
+def as_name_list(value: Any) -> Any:
+    """Names between commas; they may hold spaces."""
+    if isinstance(value, str):
+        return [part for part in (item.strip() for item in value.split(",")) if part]
+    return value
+
+
 def as_log_level(value: Any) -> Any:
     return value.strip().upper() if isinstance(value, str) else value
 
@@ -122,3 +136,4 @@ Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_not_a_boo
 Identity = Annotated[str, AfterValidator(check_identity)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 ModuleName = Annotated[str, AfterValidator(_module_name)]
+RepoName = Annotated[str, AfterValidator(_repo_name)]

@@ -20,6 +20,7 @@ from plaita.client import operations, resuming, views
 from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, ResumeProtocolError
 from plaita.nodes.callbacks import Callbacks, registered_callbacks
 from plaita.nodes.registry import NodeRegistry, get_default_registry
+from plaita.policy import repos
 from plaita.runtime_config import SupervisorConfig, load_runtime_config
 from plaita.server.definitions import DefinitionCache
 from plaita.server.host import Host
@@ -155,8 +156,8 @@ class FlowWorker:
         ``pending`` or ``running`` where this worker was drained meanwhile, and others go on. Over the tenant's quota it
         waits for a place (T3).
 
-        Raises InputError, RefusedError (``no_flow``, ``no_version``, ``stopped``, ``tenant_disabled``),
-        ExecutionIdConflictError (F8), UnreachableError.
+        Raises InputError, RefusedError (``no_flow``, ``no_version``, ``repo_denied``, ``stopped``,
+        ``tenant_disabled``), ExecutionIdConflictError (F8), UnreachableError.
         """
         return self._call(self._start_flow(flow_id, params, version, execution_id, dedup_key))
 
@@ -164,6 +165,9 @@ class FlowWorker:
         self, flow_id: str, params: Any, version: str | None, execution_id: str | None, dedup_key: str | None
     ) -> dict[str, Any]:
         host = self._running_host()
+        repo = repos.repo_of_input(params)
+        if repos.is_denied(repo, self._config.deny_repos):
+            raise RefusedError("repo_denied", f"this host denies tasks for the repository {repo!r} (ledger G6)")
         name = ids.new_execution_id() if execution_id is None else execution_id
         try:
             started = await host.perform(

@@ -155,6 +155,7 @@ class Host:
                 config_family=ids.config_family,
                 budget_generation=ids.budget_generation,
                 adopt=config.registry,
+                denied_repos=config.deny_repos,
             ),
             keys,
             self._runner,

@@ -41,7 +41,8 @@ class Take:
     ``adopt``: look at what is pending for this very consumer, however short it has been idle, and treat the lease of an
     earlier incarnation of this instance as dead. For the first rounds of a new process, until ``more_pending`` is
     False. ``in_hand`` names entries (``"q 1-0"``) that this process works on already, so that adopting skips them.
-    ``starts_first``: so many new starts are read before new wake-ups (``policy.turns``).
+    ``starts_first``: so many new starts are read before new wake-ups (``policy.turns``). ``denied_repos``: last names;
+    entries whose field ``repo`` ends in one are left alone, unclaimed (ledger G6).
     """
 
     consumer: str
@@ -55,6 +56,7 @@ class Take:
     budget: str = ""
     in_hand: Sequence[str] = ()
     starts_first: int = 0
+    denied_repos: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def take(keys: Keys, request: Take) -> Call[Taken]:
             request.family,
             request.budget,
             request.starts_first,
+            "\n".join(request.denied_repos),
             *request.in_hand,
         ),
         "writer",

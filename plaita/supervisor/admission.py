@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plaita.clock import boot_ms, wall_ms
-from plaita.policy import age, generations
-from plaita.policy.carrier import Carrier, Malformed, TooNew, stamps_of
+from plaita.policy import age, generations, repos
+from plaita.policy.carrier import Carrier, Malformed, TooNew, payload_fields, stamps_of
 from plaita.policy.generations import Fit, Stamps
 from plaita.store import server
 from plaita.store.call import Value
@@ -39,10 +39,12 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """``ours``: what this host is. ``max_age_ms`` 0: no limit."""
+    """``ours``: what this host is. ``max_age_ms`` 0: no limit. ``denied_repos``: last names of repositories whose tasks
+    are left to other hosts (ledger G6)."""
 
     ours: Stamps
     max_age_ms: int
+    denied_repos: frozenset[str] = frozenset()
 
 
 class Admission:
@@ -84,6 +86,8 @@ class Admission:
         if ruling.fit is not Fit.RUNS:
             await self._leave(entry, ruling.fit, stamps)
             return False
+        if self._settings.denied_repos and isinstance(carrier, Carrier) and await self._denied(carrier, entry):
+            return False
         return not isinstance(carrier, Carrier) or await self._young_enough(carrier, entry)
 
     async def runs_here(self, carrier: Carrier, entry: Entry) -> bool:
@@ -96,10 +100,34 @@ class Admission:
         that does come back, forgotten among many, is not handed on again: it rests for the min-idle time."""
         theirs = stamps.config_family if fit is Fit.OTHER_FAMILY else stamps.budget_generation
         self.tell(fit, str(theirs), entry.entry_id)
+        await self._pass_on(entry)
+
+    async def _denied(self, carrier: Carrier, entry: Entry) -> bool:
+        """Left to other hosts where it is a task for a repository that this one denies: like one of another family, it
+        stays pending and spends nothing (ledger G6)."""
+        repo = repos.repo_of(entry.fields, payload_fields(entry.fields))
+        if not repos.is_denied(repo, self._settings.denied_repos):
+            return False
+        self._stats.add("repo_denied")
+        times = self._said.allow(("repo", repo), boot_ms())
+        if times is not None:
+            logs.info(
+                "dispatch-repo-denied",
+                times=times,
+                execution_id=carrier.execution_id,
+                entry_id=entry.entry_id,
+                repo=repo,
+                advice="it is left for hosts whose PLAITA_WORKER_DENY_REPOS does not name it",
+            )
+        # One that names it in its body only is claimed again by every such host: each hands it on once.
+        await self._pass_on(entry, reclaimed_too=len(self._others) < REMEMBERED)
+        return True
+
+    async def _pass_on(self, entry: Entry, *, reclaimed_too: bool = False) -> None:
         if len(self._others) >= REMEMBERED:
             self._others.pop(next(iter(self._others)))
         self._others[f"{entry.stream} {entry.entry_id}"] = None
-        if not entry.reclaimed:
+        if reclaimed_too or not entry.reclaimed:
             await self._entries.let_others(entry)
 
     def tell(self, fit: Fit, theirs: str | None, entry_id: str | None = None, amount: int = 1) -> None:

@@ -35,7 +35,8 @@ SAY_EVERY = 20  # failures in a row are logged at the first and then each so man
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Times in ms. ``adopt`` takes over what an earlier life of this instance left, once at the start."""
+    """Times in ms. ``adopt`` takes over what an earlier life of this instance left, once at the start.
+    ``denied_repos``: carriers that name one of them are not claimed (ledger G6)."""
 
     consumer: str
     holder: str
@@ -44,6 +45,7 @@ class ConsumerSettings:
     config_family: str
     budget_generation: str
     adopt: bool
+    denied_repos: tuple[str, ...] = ()
 
 
 class Consumer:
@@ -193,6 +195,7 @@ class Consumer:
             budget=self._settings.budget_generation,
             in_hand=self._in_hand(),  # what waits for Redis in here may be idle for long: it is ours all the same
             starts_first=reserved,
+            denied_repos=self._settings.denied_repos,
         )
         answer = await self._runner.run(carriers.take(self._keys, request))
         if not isinstance(answer, Value):

@@ -192,6 +192,7 @@ class Supervisor:
                 config_family=ids.config_family,
                 budget_generation=ids.budget_generation,
                 adopt=config.registry,
+                denied_repos=config.deny_repos,
             ),
             self._keys,
             self._runner,

@@ -97,7 +97,9 @@ def build_way(
     )
     admission = Admission(
         AdmissionSettings(
-            ours=Stamps(ids.config_family, ids.budget_generation), max_age_ms=config.task_max_age_seconds * 1000
+            ours=Stamps(ids.config_family, ids.budget_generation),
+            max_age_ms=config.task_max_age_seconds * 1000,
+            denied_repos=frozenset(config.deny_repos),
         ),
         keys,
         sender,

@@ -79,6 +79,8 @@ def test_C1_what_follows_from_other_values() -> None:
         ("PLAITA_WORKER_LANGFUSE", "langfuse", "1", True),
         ("PLAITA_NODE_MODULES", "preload", "a.b, c", ("a.b", "c")),
         ("PLAITA_PRELOAD", "preload", "a,b", ("a", "b")),
+        ("PLAITA_WORKER_DENY_REPOS", "deny_repos", "app, /srv/my work/,, x.git", ("app", "my work", "x.git")),
+        ("PLAITA_WORKER_DENY_REPOS", "deny_repos", "", ()),
         ("PLAITA_NO_REGISTRY", "registry", "1", False),
         ("PLAITA_NO_REGISTRY", "registry", "0", True),
         ("PLAITA_NO_SERVICES", "services", "1", False),

@@ -2,7 +2,7 @@
 -- KEYS 1 wake, 2 queue
 -- ARGV 1 group, 2 consumer, 3 count, 4 min idle ms, 5 holder, 6 adopt 0|1, 7 page, 8 cursor of wake, 9 cursor of queue,
 --      10 prefix, 11 config family or '', 12 budget generation or '', 13 how many new starts go before new wake-ups,
---      14.. entries in hand ('q 1-0')
+--      14 last names of repositories that this host denies, a line each, 15.. entries in hand ('q 1-0')
 -- ok: entries {q|w, id, delivered, reclaimed 0|1, fields}, cursors, ghosts, more pending 0|1, skipped: leased, of another family, of another budget
 -- include: key_part
 -- include: lease
@@ -11,8 +11,12 @@ local ADOPT, PAGE = ARGV[6] == '1', tonumber(ARGV[7])
 local INSTANCE = string.match(HOLDER, '^(.*)/')
 local room = tonumber(ARGV[3])
 local in_hand, entries, ghosts, leased, more, other_family, other_budget = {}, {}, 0, 0, 0, 0, 0
-for i = 14, #ARGV do
+for i = 15, #ARGV do
   in_hand[ARGV[i]] = true
+end
+local denied = {}
+for name in string.gmatch(ARGV[14], '[^\n]+') do
+  denied[name] = true
 end
 
 local function pending(stream, from)
@@ -59,6 +63,11 @@ local function names_another(value, ours, form)
   return ours ~= '' and value and value ~= ours and string.match(value, form) ~= nil
 end
 
+-- Of a path; the twin of policy/repos.py (ledger G6). From behind, so that its time is linear.
+local function last_name(repo)
+  return string.reverse(string.match(string.reverse(repo), '^/*([^/]*)'))
+end
+
 -- Claims one pending entry unless it must be left alone.
 local function reclaim(letter, stream, id, delivered)
   local body = redis.call('XRANGE', stream, id, id)
@@ -77,6 +86,9 @@ local function reclaim(letter, stream, id, delivered)
   end
   if names_another(named.budget_generation, BUDGET, '^bg1%-%w+$') then
     other_budget = other_budget + 1
+    return
+  end
+  if named.repo and denied[last_name(named.repo)] then
     return
   end
   if is_leased(named.tenant_id, named.execution_id) then
