@@ -42,7 +42,7 @@ def plant(world: TenantsWorld, name: str, places: list[str], end: str = "return"
     step = {"type": "t_plant", "id": "plant", "places": places, "name": name, "file": str(file), "end": end}
     world.put_for("a", f"plant-{end}", step)
     ended = world.run_for("a", f"plant-{end}")
-    assert ended["status"] == ("completed" if end == "return" else "error"), ended
+    assert ended["status"] == ("completed" if end == "return" else "error"), (ended["error"] or {}).get("message")
     told: dict[str, Any] = json.loads(file.read_text())
     assert all(told["seen"].values()), f"a look that finds nothing proves nothing: {told['seen']}"
     return told

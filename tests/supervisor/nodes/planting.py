@@ -33,7 +33,9 @@ def plant_temp_file(name: str) -> Any:
     path = os.path.join(tempfile.gettempdir(), f"{name}.txt")
     with open(path, "w") as file:
         file.write(SECRET)
-    os.makedirs(os.path.join(tempfile.gettempdir(), "deep", "er"))
+    for folder in ("deep", "deep/er"):
+        os.mkdir(os.path.join(tempfile.gettempdir(), folder))
+        os.chmod(os.path.join(tempfile.gettempdir(), folder), 0o700)  # whatever the umask is
     os.chmod(os.path.join(tempfile.gettempdir(), "deep"), 0o500)
     return [tempfile.gettempdir(), path]
 
