@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# One more than there are CPUs: many tests wait, for a lease or a delay, and use none meanwhile.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: setup demo test test-long crash-matrix lint bench-step docs clean
 
@@ -20,10 +22,10 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n auto -m "not long"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not long"
 
 test-long: setup
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 crash-matrix: setup
 	$(BIN)/python tests/faults/crash_matrix.py

@@ -77,7 +77,8 @@ def test_S14_a_step_that_kills_its_executor_is_given_up_after_three_starts(world
 
 @pytest.mark.parametrize("told", [True, False], ids=["told by systemd", "told by nobody"])
 def test_S14_a_step_that_kills_its_supervisor_is_given_up_after_three_starts(world: World, told: bool) -> None:
-    poison(world, "supervisor")
+    gate = world.folder / "gate"
+    poison(world, "supervisor", gate=str(gate))
     good(world)
     bad = world.start("poison")
     lives: list[SupervisorProcess] = []
@@ -86,6 +87,9 @@ def test_S14_a_step_that_kills_its_supervisor_is_given_up_after_three_starts(wor
         others.append(world.start("good"))
         lives.append(world.supervisor(executors=2, **FLAGS))
         if len(lives) < 4:
+            # What was in flight at each of the deaths would be taken for poison too (DECISIONS 7).
+            assert world.wait(others[-1])["status"] == "completed"
+            gate.with_name(f"gate.{len(lives)}").touch()
             assert lives[-1].wait_exit() == -signal.SIGKILL
             if told:
                 lives[-1].record_exit()

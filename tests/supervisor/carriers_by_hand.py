@@ -62,7 +62,10 @@ def counters(world: World, execution_id: str) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
     for word in COUNTERS:
         for key in raw(world, "KEYS", f"{base}{word}:{execution_id}*"):
-            value = raw(world, "GET", key.decode()).decode()
+            stored = raw(world, "GET", key.decode())
+            if stored is None:  # it went between the two calls
+                continue
+            value = stored.decode()
             name = key.decode().removeprefix(base).replace(f":{execution_id}", "", 1)
             found[name] = int(value) if value.isdigit() else value
     return found

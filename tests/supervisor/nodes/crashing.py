@@ -83,16 +83,19 @@ class Gated(Node):
 
 
 class Poison(Node):
-    """Kills ``victim``, ``self`` or ``supervisor``, after ``seconds``."""
+    """Kills ``victim``, ``self`` or ``supervisor``, after ``seconds``, and not before ``gate`` lets it."""
 
     node_type = "t_poison"
     file: str
     victim: str
     seconds: float = 0.0
+    gate: str = ""
 
     def execute(self, execution: Any) -> Any:
         note(self.file, execution)
         time.sleep(self.seconds)
+        if self.gate:
+            pass_gate(self.gate, execution)
         os.kill(os.getpid() if self.victim == "self" else os.getppid(), signal.SIGKILL)
         time.sleep(60)
 
