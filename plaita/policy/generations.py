@@ -21,6 +21,15 @@ class Fit(Enum):
     OTHER_BUDGET = "config.budget_stale"
 
 
+ADVICE = {
+    Fit.OTHER_FAMILY: "it is left for supervisors of its family; compare --queue-name, --consumer-group, --dlq-key and "
+    "--key-prefix of its producer with ours",
+    Fit.OTHER_BUDGET: "it is left for supervisors with the budget it was made under; drain those before the last of "
+    "them is stopped, or run one with the old values until it is done",
+}
+"""What an operator does about a carrier that is left alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stamps:
     """What a carrier says, or what a host is. Empty or None: says nothing, or a host that asks for nothing."""

@@ -15,6 +15,7 @@ from plaita.store.keys import DEFAULT_TENANT, Keys
 
 HANDED_ON_IDLE_MS = 86_400_000
 START = "-"  # a cursor at the beginning of the pending list
+LOOKED_AT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,29 @@ def stats(keys: Keys) -> Call[QueueStats]:
         "writer",
         True,
         parse,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToOthers:
+    """Pending entries that another kind of host has to run. ``complete``: no more than LOOKED_AT were pending."""
+
+    other_family: int
+    other_budget: int
+    complete: bool
+
+
+def left_to_others(keys: Keys, family: str, budget: str) -> Call[LeftToOthers]:
+    """What this host leaves pending for its generations' sake (ledger C3), among the oldest LOOKED_AT of each stream:
+    for ``status`` and ``explain``. Those that say so in their payload only are not counted."""
+    return Call(
+        "carriers.left_to_others",
+        script("left_to_others"),
+        (keys.queue, keys.wake),
+        (keys.group, family, budget, LOOKED_AT),
+        "writer",
+        True,
+        lambda reply: LeftToOthers(int(reply[0]), int(reply[1]), reply[2] == 1),
     )
 
 

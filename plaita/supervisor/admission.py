@@ -29,13 +29,6 @@ REMEMBERED = 256
 SAY_EVERY_MS = 60_000
 PATIENCE_MS = 60_000
 
-_ADVICE = {
-    Fit.OTHER_FAMILY: "it is left for supervisors of its family; compare --queue-name, --consumer-group, --dlq-key and "
-    "--key-prefix of its producer with ours",
-    Fit.OTHER_BUDGET: "it is left for supervisors with the budget it was made under; drain those before the last of "
-    "them is stopped, or run one with the old values until it is done",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
@@ -142,7 +135,7 @@ class Admission:
             entry_id=entry_id,
             theirs=theirs,
             ours=ours.config_family if fit is Fit.OTHER_FAMILY else ours.budget_generation,
-            advice=_ADVICE[fit],
+            advice=generations.ADVICE[fit],
         )
 
     async def _young_enough(self, carrier: Carrier, entry: Entry) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from plaita.clock import boot_ms, iso_utc
+from plaita.policy.generations import ADVICE, Fit
 from plaita.policy.lifecycle import State
 from plaita.policy.slot import Slot
-from plaita.store.carriers import QueueStats
+from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.supervisor.executor import Executor
 from plaita.supervisor.gate import Gate
@@ -48,8 +49,9 @@ def executor_rows(executors: list[Executor], restarts: list[int]) -> list[dict[s
     return rows
 
 
-def queue_block(keys: Keys, stats: QueueStats | None) -> dict[str, Any]:
-    """The ``queue`` object; counts are None while Redis cannot be asked."""
+def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None = None) -> dict[str, Any]:
+    """The ``queue`` object; counts are None while Redis cannot be asked. ``left``: what is pending for hosts of another
+    family or budget."""
     streams = stats.streams if stats is not None else []
     lags = [stream.lag for stream in streams]
     return {
@@ -61,6 +63,8 @@ def queue_block(keys: Keys, stats: QueueStats | None) -> dict[str, Any]:
         "dlq_length": stats.dlq_length if stats is not None else None,
         "delayed": stats.delayed if stats is not None else None,
         "parked": stats.parked if stats is not None else None,
+        "other_family": left.other_family if left is not None else None,
+        "other_budget": left.other_budget if left is not None else None,
     }
 
 
@@ -110,7 +114,7 @@ def tenants_block(tenants: TenantGate, parked: int | None) -> dict[str, Any]:
 
 
 def gate_rows(
-    gate: Gate, free: int, size: int, waiting: int | None, generations: dict[str, str]
+    gate: Gate, free: int, size: int, waiting: int | None, generations: dict[str, str], left: LeftToOthers | None
 ) -> list[dict[str, Any]]:
     """Every gate with state, since when, value and limit, what waits because of it, and what to do."""
     rows = [
@@ -141,10 +145,17 @@ def gate_rows(
             "gate": "generations",
             "open": True,
             "since": None,
-            "value": generations["config_family"],
+            "value": f"{generations['config_family']} {generations['budget_generation']}",
             "limit": "",
-            "waiting": 0,
-            "advice": "",
+            "waiting": None if left is None else left.other_family + left.other_budget,
+            "advice": " ".join(
+                ADVICE[fit]
+                for fit, count in (
+                    (Fit.OTHER_FAMILY, left.other_family if left is not None else 0),
+                    (Fit.OTHER_BUDGET, left.other_budget if left is not None else 0),
+                )
+                if count
+            ),
         }
     )
     return rows

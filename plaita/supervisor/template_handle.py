@@ -120,9 +120,7 @@ class TemplateHandle:
         environment = template_environment(self._settings.tree_mark, allowed=allowed)
         try:
             return spawn_with_channel(
-                template_argv(
-                    self.generation, self._settings.preload, self._settings.user, self._settings.temporary
-                ),
+                template_argv(self.generation, self._settings.preload, self._settings.user, self._settings.temporary),
                 environment,
                 theirs.fileno(),
             )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import plaita
 from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.policy.lifecycle import State
 from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store import carriers
-from plaita.store.call import Value
-from plaita.store.carriers import QueueStats
+from plaita.store.call import Call, Value
+from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import metrics, report
@@ -27,6 +27,8 @@ from plaita.supervisor.registrar import Registrar
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.tenant_gate import TenantGate
+
+T = TypeVar("T")
 
 METRICS_EVERY_S = 2.0
 QUEUE_STATS_S = 1.0
@@ -85,10 +87,18 @@ class View:
         }
 
     async def _queue_stats(self) -> QueueStats | None:
+        return await self._asked(carriers.stats(self._keys))
+
+    async def _left_to_others(self) -> LeftToOthers | None:
+        family, budget = self._ids["config_family"], self._ids["budget_generation"]
+        return await self._asked(carriers.left_to_others(self._keys, family, budget))
+
+    async def _asked(self, call: Call[T]) -> T | None:
+        """The answer; None where Redis gives none in time."""
         if not self._gate.conditions["redis"].open:
             return None
         try:
-            answer = await asyncio.wait_for(self._runner.run(carriers.stats(self._keys)), QUEUE_STATS_S)
+            answer = await asyncio.wait_for(self._runner.run(call), QUEUE_STATS_S)
         except TimeoutError:
             return None
         return answer.value if isinstance(answer, Value) else None
@@ -100,7 +110,7 @@ class View:
         disk = self._gate.conditions["disk"]
         free = self._disk.free_gib
         template = self._templates.current
-        queue = report.queue_block(self._keys, await self._queue_stats())
+        queue = report.queue_block(self._keys, await self._queue_stats(), await self._left_to_others())
         return {
             "instance_id": self._config.instance_id,
             "incarnation": self._incarnation,
@@ -144,7 +154,8 @@ class View:
         waiting = None
         if stats is not None and all(stream.lag is not None for stream in stats.streams):
             waiting = sum(stream.lag or 0 for stream in stats.streams)
-        rows = report.gate_rows(self._gate, self._pool.free, self._config.executors, waiting, self._ids)
+        left = await self._left_to_others()
+        rows = report.gate_rows(self._gate, self._pool.free, self._config.executors, waiting, self._ids, left)
         rows += report.tenant_rows(self.tenants, stats.parked if stats is not None else None)
         return {"serving": report.serving(self._life.state, self._gate), "gates": rows}
 

@@ -485,6 +485,41 @@ def test_C3_another_budget_is_not_applied(gated: World) -> None:
     until(lambda: gated.do(executions.status_of(gated.keys, ["e"]))[0] == "completed", "run by its own")
 
 
+def test_C3_a_rolling_change_of_budget_and_family_runs_nothing_under_the_wrong_one_and_says_what_waits(
+    gated: World,
+) -> None:
+    """Old and new hosts on one stream. What was made under the old values is run by an old host only; where none is
+    left, log, status and explain of the new one say so, until one comes."""
+    old = {"max_deliveries": 7, "lease_ttl_seconds": 60}
+    old_host = gated.serving(**FLAGS | old, **LATER, instance="old")
+    status = old_host.status()
+    assert status is not None
+    stamps = {"budget_generation": status["generations"]["budget_generation"]}
+    family = {"config_family": "cf1-0123456789abcdef"}
+    new_host = gated.serving(**FLAGS, **LATER, instance="new")
+    for number in range(6):  # both read them; only the old one runs them
+        add(gated, start_of("noted", f"old{number}"), **stamps)
+    for number in range(6):
+        name = f"old{number}"
+        until(lambda name=name: gated.do(executions.status_of(gated.keys, [name]))[0] == "completed", name)
+        assert gated.row(name).control["last_holder"].startswith("old/")
+    assert old_host.stop() == 0  # the last of its kind
+    add(gated, start_of("noted", "late"), **stamps)
+    add(gated, start_of("noted", "foreign"), **family)
+    until(lambda: {"event=config.budget_stale", "event=config.family_mismatch"} <= set(new_host.text().split()), "said")
+    assert gated.run("noted")["status"] == "completed"
+    queue = new_host.wait_status(lambda s: s["queue"]["other_budget"] == 1, "status says so")["queue"]
+    assert queue["other_family"] == 1
+    [row] = [row for row in new_host.ask("explain")["gates"] if row["gate"] == "generations"]
+    assert row["waiting"] == 2
+    assert "drain" in row["advice"]
+    assert gated.do(executions.status_of(gated.keys, ["late", "foreign"])) == [None, None]
+    gated.serving(**FLAGS | old, **LATER, instance="old")
+    until(lambda: gated.do(executions.status_of(gated.keys, ["late"]))[0] == "completed", "run under its own budget")
+    assert gated.row("late").control["last_holder"].startswith("old/")
+    new_host.wait_status(lambda s: s["queue"]["other_budget"] == 0, "nothing is left of the old budget")
+
+
 def test_C3_missing_is_legacy_and_malformed_warns_and_runs(gated: World) -> None:
     supervisor = gated.serving(**FLAGS, **LATER)
     add(gated, start_of("noted", "legacy"))

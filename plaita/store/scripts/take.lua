@@ -6,6 +6,7 @@
 -- ok: entries {q|w, id, delivered, reclaimed 0|1, fields}, cursors, ghosts, more pending 0|1, skipped: leased, of another family, of another budget
 -- include: key_part
 -- include: lease
+-- include: generations
 local GROUP, CONSUMER, HOLDER, PREFIX, FAMILY, BUDGET = ARGV[1], ARGV[2], ARGV[5], ARGV[10], ARGV[11], ARGV[12]
 local ADOPT, PAGE = ARGV[6] == '1', tonumber(ARGV[7])
 local INSTANCE = string.match(HOLDER, '^(.*)/')
@@ -58,11 +59,6 @@ local function is_leased(tenant, id)
   return value ~= false
 end
 
--- An id of another than ours; what is no id is legacy, like none (ledger C3, the twin of policy/generations.py).
-local function names_another(value, ours, form)
-  return ours ~= '' and value and value ~= ours and string.match(value, form) ~= nil
-end
-
 -- Of a path; the twin of policy/repos.py (ledger G6). From behind, so that its time is linear.
 local function last_name(repo)
   return string.reverse(string.match(string.reverse(repo), '^/*([^/]*)'))
@@ -80,11 +76,11 @@ local function reclaim(letter, stream, id, delivered)
   for i = 1, #flat, 2 do
     named[flat[i]] = flat[i + 1]
   end
-  if names_another(named.config_family, FAMILY, '^cf1%-%w+$') then
+  if of_another_family(named, FAMILY) then
     other_family = other_family + 1
     return
   end
-  if names_another(named.budget_generation, BUDGET, '^bg1%-%w+$') then
+  if of_another_budget(named, BUDGET) then
     other_budget = other_budget + 1
     return
   end

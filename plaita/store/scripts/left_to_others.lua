@@ -1,0 +1,26 @@
+-- How many of the pending entries are of another family or budget than ours, which this host leaves alone (ledger C3).
+-- KEYS 1 queue, 2 wake. ARGV 1 group, 2 config family, 3 budget generation, 4 entries to look at, of each stream
+-- ok: of another family, of another budget, all were looked at 0|1
+-- include: generations
+local family, budget, all = 0, 0, 1
+for i = 1, 2 do
+  local found = redis.pcall('XPENDING', KEYS[i], ARGV[1], '-', '+', ARGV[4])
+  if not found.err then
+    if #found == tonumber(ARGV[4]) then
+      all = 0
+    end
+    for _, entry in ipairs(found) do
+      local body = redis.call('XRANGE', KEYS[i], entry[1], entry[1])
+      local flat, named = body[1] and body[1][2] or {}, {}
+      for at = 1, #flat, 2 do
+        named[flat[at]] = flat[at + 1]
+      end
+      if of_another_family(named, ARGV[2]) then
+        family = family + 1
+      elseif of_another_budget(named, ARGV[3]) then
+        budget = budget + 1
+      end
+    end
+  end
+end
+return {'ok', family, budget, all}
