@@ -125,9 +125,7 @@ def purge(
     from plaita.client import tenants
 
     if not yes:
-        raise InputError(
-            f"purge takes all that tenant {name!r} has away for good; say --yes if that is what you want"
-        )
+        raise InputError(f"purge takes all that tenant {name!r} has away for good; say --yes if that is what you want")
     kept = _settings(session)
     lifetime_ms = tombstone_ttl_ms(
         kept.execution_tombstone_ttl_seconds, kept.execution_state_ttl_days, kept.task_max_age_seconds
