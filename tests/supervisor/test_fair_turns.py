@@ -70,4 +70,5 @@ def test_Q2_what_lies_idle_is_reclaimed_while_new_work_never_stops(world: World)
     finally:
         enough.set()
         coming.join()
+    assert world.wait(abandoned)["status"] == "completed"
     assert jsontext.loads(world.row(abandoned).results["n"]) == 1
