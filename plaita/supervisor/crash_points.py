@@ -26,7 +26,7 @@ from plaita.supervisor import logs
 T = TypeVar("T")
 
 VARIABLE = "PLAITA_TEST_CRASH_AT"
-TURNS_TO_WRITE = 5  # of the loop, until what was submitted has been written to the socket, on either kind of loop
+WRITTEN_S = 2.0  # until what was submitted has surely been written to the socket: its answer is there, unlooked at
 
 
 class Point(StrEnum):
@@ -115,8 +115,8 @@ class CrashingRunner(AsyncRunner):
         _countdown.reached(_BY_NAME.get(f"{word}.ready"))
         answering = asyncio.ensure_future(super().run(call))
         try:
-            for _ in range(TURNS_TO_WRITE):
-                await asyncio.sleep(0)
+            # Not a number of turns: behind other calls of its lane it is written when their answers have come.
+            await asyncio.wait({answering}, timeout=WRITTEN_S)
             _countdown.reached(_BY_NAME.get(f"{word}.sent"))
             answer = await answering
         except asyncio.CancelledError:
