@@ -90,10 +90,11 @@ def busy(status: dict) -> list[dict]:
 
 
 def kill_an_executor(host: Host) -> tuple[float, str]:
-    """SIGKILL an executor that is in a step; when, and whose step."""
+    """SIGKILL an executor that is in a step, and not in one of the last, which may be over by the time the signal is
+    there; when, and whose step."""
     while True:
         rows = busy(host.status() or {"executors": []})
-        working = [row for row in rows if row["node_id"] not in ("start", "size", "done")]
+        working = [row for row in rows if row["node_id"] in ("reserve", "charge", "review")]
         if working:
             row = working[0]
             at = time.time()
