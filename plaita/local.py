@@ -33,6 +33,9 @@ from plaita.nodes.registry import get_default_registry
 
 _log = logging.getLogger("plaita.local")
 
+# A Ctrl-C that comes just before this thread blocks does not wake it: it is seen when the wait is entered anew.
+WAIT_SLICE_S = 0.5
+
 CALLBACK_TIME_S = 1.0
 """How long callbacks may tell of the end of a step whose time is all but up."""
 
@@ -344,7 +347,11 @@ class _Run:
         """Until the code that runs elsewhere is done; on expiry it is told, and given up."""
         self._pending = future
         try:
-            wait_for([future], None if deadline is None else max(0.0, deadline - time.monotonic()))
+            while not future.done():
+                left = WAIT_SLICE_S if deadline is None else min(WAIT_SLICE_S, deadline - time.monotonic())
+                if left <= 0:
+                    break
+                wait_for([future], left)
         finally:
             self._pending = None
         if self._stopped.is_set():
