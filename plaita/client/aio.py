@@ -16,6 +16,22 @@ from plaita.store.runner_async import AsyncRunner
 T = TypeVar("T")
 
 
+async def drive(runner: AsyncRunner, operation: Operation[T]) -> T:
+    """Send what an operation yields, wait where it pauses, until its end; its value. Raises what it raises."""
+    answer: Any = None
+    try:
+        while True:
+            step = operation.send(answer)
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+                answer = None
+            else:
+                answer = await runner.run(step)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
 class AsyncClient(ClientBase):
     """Like ``Client``, with ``async with`` and ``await``; made inside a running loop."""
 
@@ -37,18 +53,7 @@ class AsyncClient(ClientBase):
 
     async def perform(self, operation: Operation[T]) -> T:
         """Drive one operation of ``plaita.client.operations`` to its end."""
-        answer: Any = None
-        try:
-            while True:
-                step = operation.send(answer)
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    answer = None
-                else:
-                    answer = await self._runner.run(step)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return await drive(self._runner, operation)
 
     async def start(
         self,

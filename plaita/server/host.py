@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import plaita
 from plaita.client import operations
-from plaita.client.operations import Operation, Pause
+from plaita.client.aio import drive
+from plaita.client.operations import Operation
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError, UnreachableError
 from plaita.flow.model import NodeTypes
@@ -32,19 +33,18 @@ from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 from plaita.store.runner_async import AsyncRunner, RunnerState
 from plaita.supervisor import logs
 from plaita.supervisor.carries import Carries
-from plaita.supervisor.consumer import Consumer, ConsumerSettings
+from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.failover import Failover
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.held import Held
 from plaita.supervisor.housekeeping import Housekeeping
 from plaita.supervisor.identity import own_identity, registry_status
 from plaita.supervisor.lease_keeper import LeaseKeeper
-from plaita.supervisor.pool import Pool
 from plaita.supervisor.registrar import IdentityTaken, Registrar
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.view import generation_ids
-from plaita.supervisor.wiring import build_way
+from plaita.supervisor.wiring import build_way, consumer_settings
 from plaita.supervisor.write_guard import WriteGuard
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class Host:
             holder,
             keys,
             Sender(self._runner, self.stats),
-            cast(Pool, self._pool),  # all that the stepper asks of a pool
+            self._pool,
             self._keeper,
             self.stats,
             leaving=lambda: self.leaving,
@@ -147,16 +147,7 @@ class Host:
         self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
         self._carries = Carries(loop, self._carried)
         self._consumer = Consumer(
-            ConsumerSettings(
-                consumer=config.consumer_name,
-                holder=holder,
-                claim_min_idle_ms=config.claim_min_idle_ms,
-                read_block_ms=config.read_block_ms,
-                config_family=ids.config_family,
-                budget_generation=ids.budget_generation,
-                adopt=config.registry,
-                denied_repos=config.deny_repos,
-            ),
+            consumer_settings(config, ids, holder),
             keys,
             self._runner,
             self.stats,
@@ -297,18 +288,7 @@ class Host:
 
     async def perform(self, operation: Operation[T]) -> T:
         """Drive one of the client's operations to its end."""
-        answer: Any = None
-        try:
-            while True:
-                step = operation.send(answer)
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    answer = None
-                else:
-                    answer = await self._runner.run(step)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return await drive(self._runner, operation)
 
     async def row(self, keys: Keys, execution_id: str) -> Row | None:
         """The row as it stands."""

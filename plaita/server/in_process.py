@@ -78,7 +78,7 @@ class ThreadExecutor(Executor):
 
 
 class ThreadPool:
-    """What ``Stepper`` asks of a pool. There is always an executor to be had: how much is taken from the queue is the
+    """A ``stepping.StepPool``. There is always an executor to be had: how much is taken from the queue is the
     consumer's business, and a direct call does not wait for another. Idle ones above ``keep`` end."""
 
     def __init__(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from plaita.ipc.messages import Action, Answer, Need, Run, Step
 from plaita.policy.slot import Slot
@@ -19,7 +20,6 @@ from plaita.supervisor.executor import Died, Executor
 from plaita.supervisor.flow_cache import StoredFlow
 from plaita.supervisor.held import Held
 from plaita.supervisor.lease_keeper import LeaseKeeper
-from plaita.supervisor.pool import Pool
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 
@@ -38,6 +38,26 @@ class StepSettings:
     cancel_limit_ms: int = 5_000
 
 
+class StepPool(Protocol):
+    """What steps ask of the executors, be they processes (``pool.Pool``, which says what each means) or threads."""
+
+    def try_acquire(self, tenant: str) -> Executor | None: ...
+
+    async def acquire(self, tenant: str) -> Executor: ...
+
+    def release(self, executor: Executor) -> None: ...
+
+    def retire(self, executor: Executor, reason: str) -> None: ...
+
+    def next_run_seq(self) -> int: ...
+
+    def run(self, executor: Executor, message: Run | Step) -> asyncio.Future[Answer | Need | Died]: ...
+
+    def stop(self, executor: Executor, reason: str) -> None: ...
+
+    def kill(self, executor: Executor, detail: str) -> None: ...
+
+
 class NotBegun:
     """The executor was gone before it was given the step: nothing has happened."""
 
@@ -45,7 +65,9 @@ class NotBegun:
 class Stepper:
     """Runs steps, each once."""
 
-    def __init__(self, settings: StepSettings, sender: Sender, pool: Pool, keeper: LeaseKeeper, stats: Stats) -> None:
+    def __init__(
+        self, settings: StepSettings, sender: Sender, pool: StepPool, keeper: LeaseKeeper, stats: Stats
+    ) -> None:
         self._settings = settings
         self._sender = sender
         self._pool = pool

@@ -30,7 +30,7 @@ from plaita.supervisor import crash_points, logs
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.commands import Commands
 from plaita.supervisor.connection_log import ConnectionLog
-from plaita.supervisor.consumer import Consumer, ConsumerSettings
+from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.control import Handler
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.embedded_hold import EmbeddedHold
@@ -51,7 +51,7 @@ from plaita.supervisor.template_handle import TemplateHandle, TemplateSettings
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.temporary import TemporaryFolders
 from plaita.supervisor.view import View, generation_ids
-from plaita.supervisor.wiring import build_way, keys_of, pool_settings
+from plaita.supervisor.wiring import build_way, consumer_settings, keys_of, pool_settings
 from plaita.supervisor.write_guard import WriteGuard
 from plaita.unix.notify import Notifier
 from plaita.unix.reaper import Exit
@@ -184,16 +184,7 @@ class Supervisor:
         self._view.tenants = way.tenants
         self._carries = Carries(loop, self._carried)
         self._consumer = Consumer(
-            ConsumerSettings(
-                consumer=config.consumer_name,
-                holder=holder,
-                claim_min_idle_ms=config.claim_min_idle_ms,
-                read_block_ms=config.read_block_ms,
-                config_family=ids.config_family,
-                budget_generation=ids.budget_generation,
-                adopt=config.registry,
-                denied_repos=config.deny_repos,
-            ),
+            consumer_settings(config, ids, holder),
             self._keys,
             self._runner,
             stats,

@@ -11,16 +11,17 @@ from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store.keys import Keys
 from plaita.supervisor.admission import Admission, AdmissionSettings
 from plaita.supervisor.affinity import Affinity
+from plaita.supervisor.consumer import ConsumerSettings
 from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
 from plaita.supervisor.entries import Entries
 from plaita.supervisor.flow_cache import FlowCache
 from plaita.supervisor.lease_keeper import LeaseKeeper
-from plaita.supervisor.pool import Pool, PoolSettings
+from plaita.supervisor.pool import PoolSettings
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, SettleSettings
 from plaita.supervisor.stats import Stats
-from plaita.supervisor.stepping import Stepper, StepSettings
+from plaita.supervisor.stepping import Stepper, StepPool, StepSettings
 from plaita.supervisor.tenant_gate import TenantGate, TenantSettings
 
 CONTEXT_MAX_BYTES = 64 * 1024 * 1024
@@ -56,13 +57,27 @@ def pool_settings(config: SupervisorConfig) -> PoolSettings:
     )
 
 
+def consumer_settings(config: SupervisorConfig, ids: Generations, holder: str) -> ConsumerSettings:
+    """What is read from the queue, and in whose name."""
+    return ConsumerSettings(
+        consumer=config.consumer_name,
+        holder=holder,
+        claim_min_idle_ms=config.claim_min_idle_ms,
+        read_block_ms=config.read_block_ms,
+        config_family=ids.config_family,
+        budget_generation=ids.budget_generation,
+        adopt=config.registry,
+        denied_repos=config.deny_repos,
+    )
+
+
 def build_way(
     config: SupervisorConfig,
     ids: Generations,
     holder: str,
     keys: Keys,
     sender: Sender,
-    pool: Pool,
+    pool: StepPool,
     keeper: LeaseKeeper,
     stats: Stats,
     *,
