@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from plaita import ids
 from plaita.store.call import Argument, Call, lane_for, script, text
+from plaita.store.failures import COUNTER_TTL_MS
 from plaita.store.keys import DEFAULT_TENANT, Keys
 from plaita.store.rows import (
     Deleted,
@@ -52,7 +53,6 @@ __all__ = [
 ]  # fmt: skip
 
 DEDUP_TTL_MS = 7 * 86_400_000
-WAKEUPS_TTL_MS = 7 * 86_400_000
 
 Kind = Literal["start", "continue", "retry", "event", "timeout", "cancel"]
 
@@ -281,7 +281,7 @@ def begin(keys: Keys, request: Begin) -> Call[Begun]:
             request.wait or "",
             (foreign.dedup_key or "") if foreign else "",
             DEDUP_TTL_MS,
-            WAKEUPS_TTL_MS,
+            COUNTER_TTL_MS,
             keys.ns,
             "" if foreign is None or foreign.too_old_after_ms is None else foreign.too_old_after_ms,
             request.expected_epoch,

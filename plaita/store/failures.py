@@ -8,7 +8,7 @@ from plaita import ids
 from plaita.store.call import Call, script
 from plaita.store.keys import Keys
 
-COUNTER_TTL_MS = 7 * 86_400_000
+COUNTER_TTL_MS = 7 * 86_400_000  # sliding: of all counters of sections S11 to S13
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Any
 from plaita import ids
 from plaita.store.call import Argument, Call, lane_for, script, text
 from plaita.store.carriers import HANDED_ON_IDLE_MS
+from plaita.store.failures import COUNTER_TTL_MS
 from plaita.store.keys import Keys
 
-NOFAIL_TTL_MS = 7 * 86_400_000
 RETENTION_NET_MS = 86_400_000
 
 
@@ -290,7 +290,7 @@ def finish(keys: Keys, end: Finish) -> Call[Committed]:
             end.retention_ms + RETENTION_NET_MS if end.retention_ms else 0,
             end.dead_letter.maxlen if end.dead_letter else 0,
             int(end.deterministic),
-            NOFAIL_TTL_MS,
+            COUNTER_TTL_MS,
             len(letter),
             *letter,
             *fields,

@@ -1,29 +1,19 @@
 -- Move what is due to its stream, record by record: a bad one goes to the dead letters and stops nothing.
 -- KEYS 1 delayed, 2 bodies, 3 wake, 4 queue, 5 dead letters. ARGV 1 how many at most, 2 dead letters at most
 -- ok: moved, ms until the next is due (-1 none), bad, dead letters trimmed (-1 failed)
+-- include: record
 -- include: time
 -- include: slice
 -- include: dead_letter
 -- include: waits
 local now, moved, bad, trimmed = now_ms(), 0, 0, 0
 
+local LEAST = {q = 3, w = 3, t = 5}
+
 local function fields_of(body)
-  if type(body) ~= 'string' then
-    return nil
-  end
-  local fine, fields = pcall(cmsgpack.unpack, body)
-  if not fine or type(fields) ~= 'table' or #fields < (fields[1] == 't' and 5 or 3) or #fields % 2 == 0 then
-    return nil
-  end
-  for _, word in ipairs(fields) do
-    if type(word) ~= 'string' then
-      return nil
-    end
-  end
-  if fields[1] ~= 'w' and fields[1] ~= 'q' and fields[1] ~= 't' then
-    return nil
-  end
-  return fields
+  local fields = record_of(body)
+  local least = fields and LEAST[fields[1]]
+  return least and #fields >= least and fields or nil
 end
 
 -- The time of a wait is over: the row still waits on this very one -> marked and woken; else the timer is of the past.

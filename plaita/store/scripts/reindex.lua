@@ -8,7 +8,7 @@
 -- include: lease
 -- include: waits
 -- include: dies_with
-local STATUSES = {'pending', 'running', 'suspended', 'completed', 'error', 'cancelled'}
+-- include: statuses
 local BASE, RETENTION, LONGER = ARGV[1] .. ':execution:', tonumber(ARGV[2]), tonumber(ARGV[3])
 local rows, indexed, moved, ending, idle, deleted = 0, 0, 0, 0, {}, 0
 

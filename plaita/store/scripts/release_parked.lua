@@ -5,6 +5,7 @@
 --      6.. these tenants only
 -- ok: moved, {tenants that still have some}, 1 where the next call may move more, bad, dead letters trimmed (-1 failed)
 -- include: parked
+-- include: record
 -- include: tenant_gate
 -- include: dead_letter
 -- include: time
@@ -12,25 +13,12 @@ local BASE, MOST = KEYS[1], tonumber(ARGV[3])
 local STREAMS = {q = KEYS[2], w = KEYS[3]}
 local moved, left_of, more, bad, trimmed = 0, {}, 0, 0, 0
 
-local function fields_of(body)
-  local fine, fields = pcall(cmsgpack.unpack, body)
-  if not fine or type(fields) ~= 'table' or #fields < 3 or #fields % 2 == 0 then
-    return nil
-  end
-  for _, word in ipairs(fields) do
-    if type(word) ~= 'string' then
-      return nil
-    end
-  end
-  return fields
-end
-
 local function bring_back(tenant, out)
   for _, letter in ipairs({'w', 'q'}) do
     local list = parked_list(BASE, letter, tenant)
     local body = redis.call('LPOP', list)
     if body then
-      local fields = fields_of(body)
+      local fields = record_of(body)
       if fields then
         local entry = redis.call('XADD', STREAMS[letter], '*', unpack(fields, 2))
         if out then

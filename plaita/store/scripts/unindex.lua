@@ -1,7 +1,7 @@
 -- Take members out of the indexes whose row is gone; a page of one index (ledger D4). KEYS 1 the index, 2 index of all, 3 expiry
 -- ARGV 1 ns, 2 cursor, 3 about how many. ok: next cursor, members without a row
 -- include: key_part
-local STATUSES = {'pending', 'running', 'suspended', 'completed', 'error', 'cancelled'}
+-- include: statuses
 local page = redis.call('ZSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3])
 local dropped = 0
 for i = 1, #page[2], 2 do

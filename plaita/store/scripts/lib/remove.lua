@@ -1,8 +1,8 @@
 -- include: key_part
 -- include: retried
 -- include: waits
+-- include: statuses
 -- Takes a row with all that belongs to it, but for fencegen and tombstone.
-local STATUSES = {'pending', 'running', 'suspended', 'completed', 'error', 'cancelled'}
 
 local OF_EXECUTION = {
   'lease', 'fence', 'cancel', 'noderetry', 'noderefetch', 'nofail', 'g1wakeups', 'affinityhandover',
