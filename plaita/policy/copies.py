@@ -12,7 +12,7 @@ from plaita import jsontext
 from plaita.policy import repos
 from plaita.policy.affinity import COUNT_FIELD, SINCE_FIELD
 from plaita.policy.age import first_enqueued_ms, timestamp_text
-from plaita.policy.carrier import payload_fields, resume_payload, schema_version_of, stamp
+from plaita.policy.carrier import ResumeType, payload_fields, resume_payload, schema_version_of, stamp
 
 HANDOVER_FIELDS = frozenset({COUNT_FIELD, SINCE_FIELD})
 INHERITED_STAMPS = ("config_family", "budget_generation")
@@ -45,21 +45,7 @@ def continue_copy(
 ) -> Fields:
     """The entry of a copy that goes on with the execution from its checkpoint (ledger S10, Q4)."""
     kept = inherited(fields, entry_id)
-    first = kept.get("first_enqueued_at")
-    payload = resume_payload(
-        execution_id=execution_id,
-        flow_id=flow_id,
-        resume_type="continue",
-        tenant_id=tenant_id,
-        timestamp=timestamp_text(int(first)) if first else "",
-    )
-    return [
-        ("payload", payload),
-        ("execution_id", execution_id),
-        ("tenant_id", tenant_id),
-        ("flow_id", flow_id),
-        *kept.items(),
-    ]
+    return _resume(kept, "continue", execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id)
 
 
 def timer_carrier(
@@ -69,12 +55,25 @@ def timer_carrier(
     starts when it is enqueued (DECISIONS 20), so it takes over no time."""
     kept = inherited(fields, entry_id)
     kept.pop("first_enqueued_at", None)
+    return _resume(kept, "timeout", execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id, wait=wait)
+
+
+def _resume(
+    kept: dict[str, str],
+    resume_type: ResumeType,
+    *,
+    execution_id: str,
+    flow_id: str,
+    tenant_id: str,
+    wait: str | None = None,
+) -> Fields:
+    first = kept.get("first_enqueued_at")
     payload = resume_payload(
         execution_id=execution_id,
         flow_id=flow_id,
-        resume_type="timeout",
+        resume_type=resume_type,
         tenant_id=tenant_id,
-        timestamp="",
+        timestamp=timestamp_text(int(first)) if first else "",
         wait=wait,
     )
     return [

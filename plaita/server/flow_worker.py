@@ -21,12 +21,13 @@ from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, Re
 from plaita.nodes.callbacks import Callbacks, registered_callbacks
 from plaita.nodes.registry import NodeRegistry, get_default_registry
 from plaita.policy import repos
+from plaita.policy.retention import DAY_MS
 from plaita.runtime_config import SupervisorConfig, load_runtime_config
 from plaita.server.definitions import DefinitionCache
 from plaita.server.host import Host
 from plaita.server.worker_keys import WorkerKeys, one_server
 from plaita.storage.base import ExecutionStorage, FlowStorage
-from plaita.storage.redis import DAY_MS, RedisExecutionStorage
+from plaita.storage.redis import RedisExecutionStorage
 from plaita.store.executions import Row
 from plaita.store.keys import TERMINAL, Keys
 from plaita.tenancy import set_default_tenant_once

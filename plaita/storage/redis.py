@@ -26,7 +26,7 @@ from plaita.flow.limits import DEFAULT_LIMITS
 from plaita.flow.outline import flow_hash, outline
 from plaita.flow.text import read_definition
 from plaita.ids import check_id
-from plaita.policy.retention import tombstone_ttl_ms
+from plaita.policy.retention import DAY_MS, tombstone_ttl_ms
 from plaita.runtime_config import load_retention_config
 from plaita.storage.base import ExecutionStorage, FlowStorage, StoredVersion
 from plaita.storage.state import ExecutionState, from_row, listed, time_ms, to_fields
@@ -38,7 +38,6 @@ from plaita.store.runner_sync import SyncRunner
 T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379/0"
-DAY_MS = 86_400_000
 RETENTION_DAYS = 30  # of terminal rows (DECISIONS 17)
 MAX_LISTED = 10_000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plaita import jsontext
 from plaita.clock import boot_ms
@@ -186,20 +186,13 @@ class Dispatch:
                 carrier.dedup_key,
                 self._admission.too_old_after_ms(carrier),
             )
-        request = Begin(
-            execution_id=carrier.execution_id,
-            holder=self._settings.holder,
-            nonce=new_nonce(),
-            lease_ttl_ms=self._settings.lease_ttl_ms,
-            stream=entry.stream,
-            entry_id=entry.entry_id,
-            max_lost=self._settings.max_deliveries,
+        request = replace(
+            self._request(carrier.execution_id, entry),
             foreign=foreign,
             kind=carrier.kind,
             data=carrier.data,
             event_id=carrier.event_id,
             wait=carrier.wait,
-            expected_epoch=self._tenant_gate.expected_epoch,
         )
         answer = await self._ask_to_begin(keys, request)
         if isinstance(answer, Refused) and answer.reason == "leased" and self._of_an_earlier_life(answer.detail):
@@ -250,6 +243,19 @@ class Dispatch:
             await self._entries.continue_other(keys, entry, other, carrier.flow_id or "")
         else:
             await self._entries.ack(entry)
+
+    def _request(self, execution_id: str, entry: Entry) -> Begin:
+        """This host asks for the lease with this entry."""
+        return Begin(
+            execution_id=execution_id,
+            holder=self._settings.holder,
+            nonce=new_nonce(),
+            lease_ttl_ms=self._settings.lease_ttl_ms,
+            stream=entry.stream,
+            entry_id=entry.entry_id,
+            max_lost=self._settings.max_deliveries,
+            expected_epoch=self._tenant_gate.expected_epoch,
+        )
 
     async def _ask_to_begin(self, keys: Keys, request: Begin) -> tuple[Begun, lease.Times] | Refused | None:
         sent_at = boot_ms()
@@ -350,17 +356,7 @@ class Dispatch:
 
     async def _end_spent(self, keys: Keys, execution_id: str, entry: Entry, unrunnable: Unrunnable) -> None:
         """The last carrier of an execution that has no budget left cannot be run: the end, under the lease like all."""
-        request = Begin(
-            execution_id=execution_id,
-            holder=self._settings.holder,
-            nonce=new_nonce(),
-            lease_ttl_ms=self._settings.lease_ttl_ms,
-            stream=entry.stream,
-            entry_id=entry.entry_id,
-            max_lost=self._settings.max_deliveries,
-            expected_epoch=self._tenant_gate.expected_epoch,
-        )
-        begun = await self._ask_to_begin(keys, request)
+        begun = await self._ask_to_begin(keys, self._request(execution_id, entry))
         if isinstance(begun, tuple):
             await self._hold(keys, execution_id, None, entry, *begun, spent=unrunnable)
 
