@@ -6,7 +6,6 @@ The script writes it only while the row waits for this very step, so a late one 
 from __future__ import annotations
 
 from plaita import jsontext
-from plaita.clock import boot_ms, wall_ms
 from plaita.store.leases import Beat
 from plaita.supervisor.held import Held
 
@@ -18,7 +17,7 @@ def beat_of(held: Held) -> Beat | None:
     node = held.outline.nodes.get(held.node_id)
     before = held.timings.get(held.node_id)
     again = before is not None and before.open
-    started = before.started_at if before is not None and again else wall_ms() - (boot_ms() - held.step_started)
+    started = before.started_at if before is not None and again else held.step_began_at
     timing = {
         "order": held.order,
         "type": node.type if node is not None else "",

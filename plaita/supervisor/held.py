@@ -63,6 +63,7 @@ class Held:
     running: bool = False  # node code is being run under the lease right now
     killed: bool = False  # its process was sent SIGKILL because of the lease
     step_started: int = 0
+    step_began_at: int = 0  # the same in epoch ms, taken once: every heartbeat of a step says the same
     lease_lost: bool = False
     settling: bool = False  # the call that lets it go is under way: a renewal finds no lease, rightly
     wait: str = ""  # the id of the wait that the node in hand is in

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from plaita.clock import boot_ms
+from plaita.clock import boot_ms, wall_ms
 from plaita.policy import lease
 from plaita.policy.backoff import backoff_s
 from plaita.store import leases, tenants
@@ -105,6 +105,7 @@ class LeaseKeeper:
         held.running = True
         held.killed = False
         held.step_started = boot_ms()
+        held.step_began_at = wall_ms()
         if self._told is None:
             self.tell()
 

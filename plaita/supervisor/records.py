@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plaita import jsontext
-from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.clock import iso_utc, wall_ms
 from plaita.errors import CODE_GENERIC, FlowErrorType
 from plaita.ipc.messages import Answer
 from plaita.supervisor.executor import Died
@@ -56,8 +56,7 @@ def unanswered_timing(held: Held, status: str = "error") -> bytes:
     """The node in hand when its execution ends without an answer: its executor died, or it was cancelled."""
     before = held.timings.get(held.node_id)
     now = wall_ms()
-    elapsed = boot_ms() - held.step_started if held.step_started else 0
-    started = before.started_at if before is not None and before.open else now - elapsed
+    started = before.started_at if before is not None and before.open else held.step_began_at or now
     return _text(held, status, started, now)
 
 
