@@ -69,7 +69,9 @@ class Executor:
     flows: OrderedDict[str, None] = field(default_factory=OrderedDict)
     execution_id: str | None = None
     flow_id: str | None = None
+    version: str | None = None
     node_id: str | None = None
+    limit_ms: int | None = None  # of the step in hand; None: it may take as long as it takes
     step_started: int | None = None  # boot ms
     run_seq: int = 0
     waiting: asyncio.Future[Answer | Need | Died] | None = None
@@ -82,6 +84,13 @@ class Executor:
     def available(self) -> bool:
         """Idle and nobody's."""
         return self.state is Slot.IDLE and not self.reserved
+
+    @property
+    def node_key(self) -> tuple[str, str, str] | None:
+        """(flow id, version, node id) of the step in hand, or of the last one while the carrier stays."""
+        if self.flow_id is None or self.version is None or self.node_id is None:
+            return None
+        return self.flow_id, self.version, self.node_id
 
     def has_flow(self, flow_hash: str) -> bool:
         """Whether the process should still have this flow parsed; keeps the same order of use as the process does."""

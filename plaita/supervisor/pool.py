@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from plaita.clock import boot_ms
+from plaita.clock import boot_ms, wall_ms
 from plaita.ipc.frames import Frame
 from plaita.ipc.messages import Answer, Hello, Leave, Need, Run, Step, decode_from_executor
 from plaita.ipc.polled import FrameChannel
@@ -24,12 +24,14 @@ from plaita.ipc.template_socket import Spawn, Spawned, SpawnFailed
 from plaita.policy import slot as machine
 from plaita.policy.respawn import respawn_delay_ms
 from plaita.policy.slot import Slot, SlotAction, SlotEvent
-from plaita.supervisor import logs
+from plaita.supervisor import deaths, logs
+from plaita.supervisor.deaths import Death
 from plaita.supervisor.executor import Died, Executor, describe
 from plaita.supervisor.output import OutputReader
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
 from plaita.supervisor.temporary import TemporaryFolders
+from plaita.supervisor.usual import UsualLengths
 from plaita.unix.processes import kill_session, rss_kib
 from plaita.unix.reaper import Exit, unknown_exit
 
@@ -79,6 +81,8 @@ class Pool:
         self._on_exit_hint = on_exit_hint
         self.executors: list[Executor] = []
         self.restarts = [-1] * settings.size  # per slot; the first spawn is none
+        self.deaths: deque[Death] = deque(maxlen=deaths.KEPT)  # the last ones, for ``status``
+        self.usual = UsualLengths()
         self._deaths: list[deque[int]] = [deque(maxlen=32) for _ in range(settings.size)]
         self._spawn_failures = [0] * settings.size
         self._seq = 0
@@ -207,8 +211,8 @@ class Pool:
     def release(self, executor: Executor) -> None:
         """The carrier is done with it."""
         executor.reserved = False
-        executor.execution_id = executor.flow_id = executor.node_id = None
-        executor.step_started = None
+        executor.execution_id = executor.flow_id = executor.version = executor.node_id = None
+        executor.step_started = executor.limit_ms = None
         if executor.available and executor.seq < self._new_from:
             self.retire(executor, "reload")
         elif executor.available:
@@ -315,9 +319,12 @@ class Pool:
                 raise ExecutorFault(f"{action.value} is performed by run(), not here")
 
     def _answered(self, executor: Executor, outcome: Answer | Need) -> None:
-        executor.step_started = None
+        started, executor.step_started = executor.step_started, None
         if isinstance(outcome, Answer):
             executor.steps_done += 1
+            key = executor.node_key
+            if started is not None and key is not None and outcome.kind in ("advanced", "ended", "suspended"):
+                self.usual.add(key, boot_ms() - started)
             for reader in executor.outputs:
                 reader.new_step()
             limit = self._settings.max_steps
@@ -560,8 +567,8 @@ class Pool:
         self._stats.add("executor_deaths")
         # Only these slow the slot down: one that leaves because it was told to says nothing about the host.
         self._deaths[executor.slot].append(boot_ms())
-        logs.warning(
-            "executor.died",
+        death = Death(
+            at=wall_ms(),
             slot=executor.slot,
             pid=ended.pid,
             cause=executor.kill_detail or describe(ended),
@@ -569,6 +576,8 @@ class Pool:
             node_id=executor.node_id,
             peak_rss_mib=ended.max_rss_kib // 1024,
         )
+        self.deaths.append(death)
+        logs.warning("executor.died", **{name: value for name, value in death.row().items() if name != "at"})
 
     def _bury(self, executor: Executor) -> None:
         self._cancel_deadline(executor)

@@ -134,7 +134,7 @@ class Stepper:
         state: dict[str, bytes],
     ) -> Run:
         executor.execution_id = held.execution_id
-        executor.flow_id = held.flow_id
+        executor.flow_id, executor.version = held.flow_id, held.version
         executor.node_id = held.node_id
         return Run(
             seq=self._pool.next_run_seq(),
@@ -178,6 +178,7 @@ class Stepper:
         self, held: Held, executor: Executor, message: Run | Step, action: Action
     ) -> Answer | Need | Died:
         limit_ms = self._limit_ms(held, action)
+        executor.limit_ms = limit_ms
         self._keeper.step_begins(held)
         future = self._pool.run(executor, message)
         timer = None
