@@ -92,6 +92,16 @@ class Executor:
             return None
         return self.flow_id, self.version, self.node_id
 
+    def about(self) -> dict[str, object]:
+        """The facts that a log line about it carries."""
+        return {"slot": self.slot, "pid": self.pid, "execution_id": self.execution_id, "node_id": self.node_id}
+
+    def cancel_deadline(self) -> None:
+        """What it was to do by then is done, or will not be."""
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
     def has_flow(self, flow_hash: str) -> bool:
         """Whether the process should still have this flow parsed; keeps the same order of use as the process does."""
         known = flow_hash in self.flows

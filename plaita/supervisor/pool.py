@@ -11,23 +11,19 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from plaita.clock import boot_ms, wall_ms
 from plaita.ipc.frames import Frame
 from plaita.ipc.messages import Answer, Hello, Leave, Need, Run, Step, decode_from_executor
-from plaita.ipc.polled import FrameChannel
-from plaita.ipc.template_socket import Spawn, Spawned, SpawnFailed
 from plaita.policy import slot as machine
-from plaita.policy.respawn import respawn_delay_ms
 from plaita.policy.slot import Slot, SlotAction, SlotEvent
 from plaita.supervisor import deaths, logs
+from plaita.supervisor.births import Births
 from plaita.supervisor.deaths import Death
 from plaita.supervisor.executor import Died, Executor, describe
-from plaita.supervisor.output import OutputReader
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
 from plaita.supervisor.temporary import TemporaryFolders
@@ -73,25 +69,26 @@ class Pool:
     ) -> None:
         self._loop = loop
         self._settings = settings
-        self._temporary = temporary
         self._on_burial = on_burial
-        self.template = template
         self._stats = stats
         self._on_capacity = on_capacity
-        self._on_exit_hint = on_exit_hint
+        self.exit_hint = on_exit_hint
         self.executors: list[Executor] = []
-        self.restarts = [-1] * settings.size  # per slot; the first spawn is none
+        self.births = Births(
+            loop,
+            template,
+            stats,
+            self.executors,
+            self,
+            size=settings.size,
+            rlimit_data_mib=None if settings.max_rss_mib is None else settings.max_rss_mib * 2 + 256,
+            temporary=temporary,
+        )
         self.deaths: deque[Death] = deque(maxlen=deaths.KEPT)  # the last ones, for ``status``
         self.usual = UsualLengths()
-        self._deaths: list[deque[int]] = [deque(maxlen=32) for _ in range(settings.size)]
-        self._spawn_failures = [0] * settings.size
-        self._seq = 0
         self._run_seq = 0
         self._new_from = 0
-        self._unasked: set[int] = set()  # slots that wait for a template to be asked
         self._waiters: deque[tuple[str, asyncio.Future[Executor]]] = deque()
-        self._early_exits: dict[int, Exit] = {}
-        self._tasks: set[asyncio.Task[object]] = set()
         self._closing = False
         self._rss_timer: asyncio.TimerHandle | None = None
 
@@ -99,31 +96,21 @@ class Pool:
 
     def start(self) -> None:
         """Ask for all executors; they come as soon as the template is ready."""
-        for index in range(self._settings.size):
-            self.executors.append(Executor(slot=index, seq=0, state=Slot.GONE))
-            self._spawn(index)
+        self.births.start()
         if self._settings.max_rss_mib is not None:
             self._rss_timer = self._loop.call_later(RSS_POLL_S, self._poll_rss)
 
     def template_ready(self) -> None:
-        """A template stands: ask it for every slot that waits, and let it watch over the executors that live."""
+        """A template stands: let it watch over the executors that live, and ask it for those that are missing."""
         for executor in self.executors:
             if executor.pid is not None and executor.pidfd is not None:
-                self.template.adopt(executor.pid, executor.pidfd)
-        for index in sorted(self._unasked):
-            self._spawn(index)
-
-    def template_died(self, template: TemplateHandle) -> None:
-        """What this one was asked for and had not done will not come; what another is doing goes on."""
-        for executor in self.executors:
-            asked = executor.state in (Slot.SPAWNING, Slot.KILLED) and executor.pid is None
-            if asked and executor.template is template:
-                self._apply(executor, SlotEvent.EXITED)
+                self.births.template.adopt(executor.pid, executor.pidfd)
+        self.births.template_ready()
 
     def replace_all(self, template: TemplateHandle) -> None:
         """From now on ``template`` forks; every executor of before is replaced once it has nothing to do."""
-        self.template = template
-        self._new_from = self._seq + 1
+        self.births.template = template
+        self._new_from = self.births.seq + 1
         for executor in self.executors:
             if executor.available:
                 self.retire(executor, "reload")
@@ -143,6 +130,7 @@ class Pool:
     def close(self) -> None:
         """No replacement any more; whoever waits for an executor is cancelled."""
         self._closing = True
+        self.births.close()
         if self._rss_timer is not None:
             self._rss_timer.cancel()
         while self._waiters:
@@ -152,7 +140,7 @@ class Pool:
         """SIGKILL to every executor's session, whatever it is doing: the last act before leaving."""
         for executor in self.executors:
             if executor.state is not Slot.GONE:
-                self._kill(executor)
+                self.end_session(executor)
 
     # -- asking for executors -------------------------------------------------------------------
 
@@ -266,13 +254,13 @@ class Pool:
         if executor.state is Slot.ASKED:
             self._start_grace(executor, grace, only_if_sooner=True)
             return
-        if self._apply(executor, SlotEvent.STOP) is Slot.ASKED:
+        if self.apply(executor, SlotEvent.STOP) is Slot.ASKED:
             self._start_grace(executor, grace)
 
     def kill(self, executor: Executor, detail: str) -> None:
         """SIGKILL now. ``detail`` says why, for the death record."""
         executor.kill_detail = executor.kill_detail or detail
-        self._apply(executor, SlotEvent.KILL)
+        self.apply(executor, SlotEvent.KILL)
 
     def retire(self, executor: Executor, reason: str) -> None:
         """Let an idle process leave by itself; its slot gets a fresh one."""
@@ -284,7 +272,7 @@ class Pool:
 
     # -- the machine --------------------------------------------------------------------------------
 
-    def _apply(self, executor: Executor, event: SlotEvent, outcome: Answer | Need | Exit | None = None) -> Slot:
+    def apply(self, executor: Executor, event: SlotEvent, outcome: Answer | Need | Exit | None = None) -> Slot:
         executor.state, actions = machine.transition(executor.state, event)
         for action in actions:
             self._perform(executor, action, outcome)
@@ -293,8 +281,8 @@ class Pool:
     def _perform(self, executor: Executor, action: SlotAction, outcome: Answer | Need | Exit | None) -> None:
         match action:
             case SlotAction.OFFER:
-                self._cancel_deadline(executor)
-                self._spawn_failures[executor.slot] = 0
+                executor.cancel_deadline()
+                self.births.stood(executor.slot)
                 if executor.seq < self._new_from:
                     self.retire(executor, "reload")  # the old template was at it when the new one took over
                 else:
@@ -305,16 +293,15 @@ class Pool:
             case SlotAction.ASK:
                 self._signal(executor, signal.SIGTERM)
             case SlotAction.KILL:
-                self._kill(executor)
+                self.end_session(executor)
             case SlotAction.REPORT_EXIT:
                 ended = outcome if isinstance(outcome, Exit) else unknown_exit(executor.pid or 0)
                 executor.deliver(Died(ended, executor.stop_reason, executor.kill_detail))
             case SlotAction.COUNT_SPAWN_FAILURE:
-                self._spawn_failures[executor.slot] += 1
-                self._stats.add("spawn_failures")
+                self.births.failed(executor.slot)
             case SlotAction.REPLACE:
                 self._bury(executor)
-                self._clear_and_replace(executor)
+                self.births.replace(executor)
             case SlotAction.SEND | SlotAction.FAULT:
                 raise ExecutorFault(f"{action.value} is performed by run(), not here")
 
@@ -342,20 +329,14 @@ class Pool:
             if only_if_sooner and executor.deadline.when() <= due:
                 return
             executor.deadline.cancel()
-        executor.deadline = self._loop.call_later(grace_s, self._apply, executor, SlotEvent.GRACE_OVER)
-
-    @staticmethod
-    def _cancel_deadline(executor: Executor) -> None:
-        if executor.deadline is not None:
-            executor.deadline.cancel()
-            executor.deadline = None
+        executor.deadline = self._loop.call_later(grace_s, self.apply, executor, SlotEvent.GRACE_OVER)
 
     def _signal(self, executor: Executor, number: signal.Signals) -> None:
         if executor.pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(executor.pidfd, number)
 
-    def _kill(self, executor: Executor) -> None:
+    def end_session(self, executor: Executor) -> None:
         if executor.pid is None:
             return
         # The pidfd names exactly this process; the session is safe to signal while it is not reaped.
@@ -364,31 +345,31 @@ class Pool:
 
     # -- messages ------------------------------------------------------------------------------------
 
-    def _on_frame(self, executor: Executor, frame: Frame) -> None:
+    def heard(self, executor: Executor, frame: Frame) -> None:
         message = decode_from_executor(frame)
         if isinstance(message, Answer | Need):
             if message.seq != executor.run_seq or executor.waiting is None:
                 self._protocol_error(executor, f"an answer to step {message.seq}, which was not asked")
                 return
-            self._apply(executor, SlotEvent.ANSWER, message)
+            self.apply(executor, SlotEvent.ANSWER, message)
         elif isinstance(message, Hello):
-            self._greeted(executor, message.pid)
+            self.greeted(executor, message.pid)
         else:
             logs.info("step.progress", execution_id=executor.execution_id, node_id=executor.node_id, note=message.note)
 
-    def _greeted(self, executor: Executor, pid: int) -> None:
+    def greeted(self, executor: Executor, pid: int) -> None:
         if executor.pid is None:
             executor.hello_pid = pid  # its own socket was faster than the template's: spawned() will compare
         elif pid != executor.pid:
             self._protocol_error(executor, f"a hello of pid {pid}, not {executor.pid}")
         else:
-            self._apply(executor, SlotEvent.HELLO)
+            self.apply(executor, SlotEvent.HELLO)
 
     def _protocol_error(self, executor: Executor, detail: str) -> None:
         logs.warning("executor.protocol_error", slot=executor.slot, pid=executor.pid, detail=detail)
         self.kill(executor, f"protocol error: {detail}")
 
-    def _on_closed(self, executor: Executor, reason: str) -> None:
+    def pipe_closed(self, executor: Executor, reason: str) -> None:
         # EOF is a hint, never proof of death: its end is the reaper's to tell, a moment later. But a process that lives
         # on without its pipe is of no use to anybody.
         if executor.state in (Slot.KILLED, Slot.GONE):
@@ -404,160 +385,23 @@ class Pool:
         if executor.state not in (Slot.KILLED, Slot.GONE):
             self.kill(executor, "closed its pipe")
 
-    # -- spawning and burying ---------------------------------------------------------------------------
-
-    def _clear_and_replace(self, executor: Executor) -> None:
-        """The next one is born when nothing of this one is left to find, or when that takes too long."""
-        if self._temporary is None or not executor.temporary:
-            self._replace(executor.slot)
-            return
-        waiting: list[asyncio.TimerHandle] = []
-
-        def cleared() -> None:
-            if waiting:
-                waiting.pop().cancel()
-                self._replace(executor.slot)
-
-        def tell() -> None:  # in the thread that has removed it
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody needs to know
-                self._loop.call_soon_threadsafe(cleared)
-
-        if self._temporary.remove(executor.temporary, tell):
-            self._replace(executor.slot)
-        else:
-            waiting.append(self._loop.call_later(CLEAR_S, cleared))
-
-    def _replace(self, index: int) -> None:
-        if self._closing:
-            return
-        wait_ms = respawn_delay_ms(self._deaths[index], boot_ms(), spawn_failures=self._spawn_failures[index])
-        if wait_ms == 0:
-            self._spawn(index)
-        else:
-            logs.warning("executor.respawn_delayed", slot=index, wait_ms=wait_ms)
-            self._loop.call_later(wait_ms / 1000, self._spawn, index)
-
-    def _spawn(self, index: int) -> None:
-        """Ask the template for an executor in this slot, or note that one must be asked when a template stands."""
-        if self._closing or self.executors[index].state is not Slot.GONE:
-            return
-        if not self.template.can_spawn:
-            self._unasked.add(index)
-            return
-        self._unasked.discard(index)
-        self._seq += 1
-        executor = Executor(slot=index, seq=self._seq, template=self.template)
-        self.executors[index] = executor
-        try:
-            self._ask_template(executor)
-        except OSError as error:  # EMFILE, ENOMEM: nothing was made, nothing leaks; try again later
-            logs.error("executor.spawn_failed", slot=index, error=error)
-            self._apply(executor, SlotEvent.EXITED)
-
-    def _ask_template(self, executor: Executor) -> None:
-        with contextlib.ExitStack() as stack:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            stack.callback(theirs.close)
-            guard = stack.enter_context(contextlib.ExitStack())
-            guard.callback(ours.close)
-            pipes = []
-            for _ in range(2):
-                read_end, write_end = os.pipe()
-                stack.callback(os.close, write_end)
-                guard.callback(os.close, read_end)
-                pipes.append((read_end, write_end))
-            # Set before the request is sent, so that no executor is ever SPAWNING without a deadline.
-            executor.deadline = self._loop.call_later(SPAWN_DEADLINE_S, self._not_born, executor)
-            backstop = None if self._settings.max_rss_mib is None else self._settings.max_rss_mib * 2 + 256
-            if self._temporary is not None:
-                executor.temporary = self._temporary.make(executor.seq)
-            message = Spawn(
-                slot=executor.slot, seq=executor.seq, rlimit_data_mib=backstop, temporary=executor.temporary
-            )
-            if not self.template.spawn(message, [theirs.fileno(), pipes[0][1], pipes[1][1]]):
-                self._cancel_deadline(executor)
-                raise OSError("the template does not take requests")
-            guard.pop_all()
-        self.restarts[executor.slot] += 1
-        self._stats.add("executor_spawns")
-        executor.channel = FrameChannel(
-            self._loop,
-            ours,
-            lambda frame: self._on_frame(executor, frame),
-            lambda reason: self._on_closed(executor, reason),
-        )
-        self._background(executor.channel.open())
-        executor.outputs = [
-            OutputReader(self._loop, read_end, name, lambda: self._about(executor), self._stats)
-            for name, (read_end, _) in zip(("stdout", "stderr"), pipes, strict=True)
-        ]
-
-    def _not_born(self, executor: Executor) -> None:
-        silent = executor.state is Slot.SPAWNING and executor.pid is None
-        self._apply(executor, SlotEvent.SPAWN_DEADLINE)
-        if silent and executor.template is not None:
-            # There is no process to reap, so only the end of the one that was asked gives the slot back.
-            logs.error("template.silent", pid=executor.template.pid, slot=executor.slot, seconds=SPAWN_DEADLINE_S)
-            executor.template.kill()
-
-    def _background(self, work: Coroutine[object, object, object]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    @staticmethod
-    def _about(executor: Executor) -> dict[str, object]:
-        return {
-            "slot": executor.slot,
-            "pid": executor.pid,
-            "execution_id": executor.execution_id,
-            "node_id": executor.node_id,
-        }
-
-    def spawned(self, message: Spawned, pidfd: int) -> None:
-        """The template has forked it; the pidfd was opened by its parent, so it names this process and no other."""
-        executor = self.executors[message.slot]
-        if executor.seq != message.seq or executor.state is Slot.GONE:
-            # Asked for by an earlier life of the slot: nobody will use it.
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            os.close(pidfd)
-            return
-        executor.pid = message.pid
-        executor.pidfd = pidfd
-        self._loop.add_reader(pidfd, self._on_exit_hint)
-        if executor.template is not self.template:
-            self.template.adopt(message.pid, pidfd)
-        if executor.state is Slot.KILLED:
-            self._kill(executor)
-        if executor.hello_pid is not None:
-            self._greeted(executor, executor.hello_pid)
-        early = self._early_exits.pop(message.pid, None)
-        if early is not None:
-            self._apply(executor, SlotEvent.EXITED, early)
-
-    def spawn_failed(self, message: SpawnFailed) -> None:
-        """The template could not fork (EAGAIN, ENOMEM)."""
-        executor = self.executors[message.slot]
-        logs.error("executor.spawn_failed", slot=message.slot, error=message.reason)
-        if executor.seq == message.seq and executor.state in (Slot.SPAWNING, Slot.KILLED):
-            self._apply(executor, SlotEvent.EXITED)
+    # -- the end of one ---------------------------------------------------------------------------------
 
     def exited(self, ended: Exit) -> bool:
         """The reaper's word. True if it was an executor of ours."""
         for executor in self.executors:
             if executor.pid == ended.pid and executor.state is not Slot.GONE:
-                if executor.waiting is not None and executor.channel is not None:
-                    executor.channel.read_rest()  # a step that was answered is not a step that died
-                self._log_exit(executor, ended)
-                self._apply(executor, SlotEvent.EXITED, ended)
+                self.ended(executor, ended)
                 return True
-        if any(executor.state is Slot.SPAWNING and executor.pid is None for executor in self.executors):
-            # Dead before the template could tell its pid: kept for spawned(), a few only.
-            self._early_exits[ended.pid] = ended
-            while len(self._early_exits) > 64:
-                self._early_exits.pop(next(iter(self._early_exits)))
+        self.births.keep_early(ended)
         return False
+
+    def ended(self, executor: Executor, ended: Exit) -> None:
+        """Its process has been reaped."""
+        if executor.waiting is not None and executor.channel is not None:
+            executor.channel.read_rest()  # a step that was answered is not a step that died
+        self._log_exit(executor, ended)
+        self.apply(executor, SlotEvent.EXITED, ended)
 
     def _log_exit(self, executor: Executor, ended: Exit) -> None:
         expected = executor.state is Slot.ASKED or (executor.state is Slot.IDLE and ended.clean)
@@ -565,29 +409,29 @@ class Pool:
             logs.debug("executor.exited", slot=executor.slot, pid=ended.pid, cause=describe(ended))
             return
         self._stats.add("executor_deaths")
-        # Only these slow the slot down: one that leaves because it was told to says nothing about the host.
-        self._deaths[executor.slot].append(boot_ms())
+        early = " before it said hello" if executor.state is Slot.SPAWNING else ""
         death = Death(
             at=wall_ms(),
             slot=executor.slot,
             pid=ended.pid,
-            cause=executor.kill_detail or describe(ended),
+            cause=executor.kill_detail or describe(ended) + early,
             execution_id=executor.execution_id,
             node_id=executor.node_id,
             peak_rss_mib=ended.max_rss_kib // 1024,
         )
         self.deaths.append(death)
+        self.births.died(executor.slot, death.cause)
         logs.warning("executor.died", **{name: value for name, value in death.row().items() if name != "at"})
 
     def _bury(self, executor: Executor) -> None:
-        self._cancel_deadline(executor)
+        executor.cancel_deadline()
         if executor.channel is not None:
             executor.channel.close()
         for reader in executor.outputs:
             reader.close()
         if executor.pid is not None:
             kill_session(executor.pid)  # what it started and did not take along
-            self.template.forget(executor.pid)
+            self.births.template.forget(executor.pid)
         if executor.pidfd is not None:
             self._loop.remove_reader(executor.pidfd)
             os.close(executor.pidfd)
@@ -601,11 +445,6 @@ class Pool:
         return {
             executor.pid for executor in self.executors if executor.pid is not None and executor.state is not Slot.GONE
         }
-
-    @property
-    def spawning(self) -> bool:
-        """A spawn is outstanding: a child whose pid nobody has told us yet may be one of ours."""
-        return any(executor.state is Slot.SPAWNING and executor.pid is None for executor in self.executors)
 
     def _poll_rss(self) -> None:
         limit = self._settings.max_rss_mib

@@ -104,8 +104,8 @@ class Supervisor:
         self._templates = Templates(
             loop,
             TemplateSettings(tuple(config.preload), config.executor_user, tree_mark, self._temporary.open()),
-            on_spawned=lambda message, pidfd: self._pool.spawned(message, pidfd),
-            on_spawn_failed=lambda message: self._pool.spawn_failed(message),
+            on_spawned=lambda message, pidfd: self._pool.births.spawned(message, pidfd),
+            on_spawn_failed=lambda message: self._pool.births.spawn_failed(message),
             on_ready=self._template_ready,
             on_death=self._template_died,
             on_fatal=self._template_fatal,
@@ -346,7 +346,7 @@ class Supervisor:
 
     def _children_uncertain(self) -> bool:
         opening = self._embedded is not None and self._embedded.opening
-        return opening or self._pool.spawning or self._life.state in (State.STOPPING, State.STOPPED)
+        return opening or self._pool.births.outstanding or self._life.state in (State.STOPPING, State.STOPPED)
 
     def _template_ready(self, replaced: bool) -> None:
         if replaced:
@@ -364,7 +364,7 @@ class Supervisor:
     def _template_died(self, template: TemplateHandle) -> None:
         if template is self._templates.current:
             self._stats.add("template_restarts")
-        self._pool.template_died(template)
+        self._pool.births.template_died(template)
 
     def _template_fatal(self, reason: str) -> None:
         logs.error("supervisor.fatal", reason=reason)

@@ -146,7 +146,7 @@ class View:
 
     def executors(self) -> list[dict[str, Any]]:
         """The rows of ``executors``, one a slot."""
-        return report.executor_rows(self._pool.executors, self._pool.restarts)
+        return report.executor_rows(self._pool.executors, self._pool.births.restarts)
 
     async def explain(self) -> dict[str, Any]:
         """The answer to ``explain``: every gate, and what waits because of it."""

@@ -11,7 +11,7 @@ import pytest
 from hosts import World, until
 
 from plaita.policy.slot import Slot
-from plaita.supervisor import pool as pool_module
+from plaita.supervisor import births as births_module
 from plaita.supervisor.pool import Pool, PoolSettings
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
@@ -58,14 +58,14 @@ class SilentTemplate:
         self.killed += 1
         self.can_spawn = False
         assert self.pool is not None
-        self.pool.template_died(cast(TemplateHandle, self))
+        self.pool.births.template_died(cast(TemplateHandle, self))
 
     def forget(self, pid: int) -> None:
         raise AssertionError("there was no process")
 
 
 def test_a_template_that_never_answers_is_killed_and_its_slots_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "SPAWN_DEADLINE_S", 0.05)
+    monkeypatch.setattr(births_module, "SPAWN_DEADLINE_S", 0.05)
 
     async def go() -> None:
         silent = SilentTemplate()
@@ -81,7 +81,7 @@ def test_a_template_that_never_answers_is_killed_and_its_slots_come_back(monkeyp
         assert silent.killed == 1
         second = SilentTemplate()
         second.pool = pool
-        pool.template = cast(TemplateHandle, second)
+        pool.births.template = cast(TemplateHandle, second)
         async with asyncio.timeout(5):
             while second.asked < 2:  # noqa: ASYNC110 - each after the wait that a failed spawn costs
                 await asyncio.sleep(0.01)

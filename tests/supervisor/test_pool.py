@@ -51,9 +51,9 @@ def test_a_hello_may_come_before_the_template_has_told_the_pid() -> None:
         pool, executor = _pool()
         child = _child()
         try:
-            pool._on_frame(executor, _hello(child).to_frame())
+            pool.heard(executor, _hello(child).to_frame())
             assert executor.state is Slot.SPAWNING
-            pool.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
+            pool.births.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
             assert executor.state is Slot.IDLE
             asyncio.get_running_loop().remove_reader(executor.pidfd)  # type: ignore[arg-type]
         finally:
@@ -67,8 +67,8 @@ def test_a_hello_of_another_process_is_a_protocol_error() -> None:
         pool, executor = _pool()
         child = _child()
         try:
-            pool.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
-            pool._on_frame(executor, _hello(child + 1).to_frame())
+            pool.births.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
+            pool.heard(executor, _hello(child + 1).to_frame())
             assert executor.state is Slot.KILLED
             asyncio.get_running_loop().remove_reader(executor.pidfd)  # type: ignore[arg-type]
         finally:
