@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from plaita.runtime_config.settings import MAX_SOCKET_PATH_BYTES, ConnectionConfig, SupervisorConfig, settings_of
+
+ANSWERS_WITHIN_S = 2.0
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES}
 
 
 def _ancestor(path: Path) -> Path:
@@ -45,10 +50,8 @@ def host_faults(config: ConnectionConfig, sources: Mapping[str, str]) -> list[st
         faults.append(fault("embedded", reason))
     if reason := socket_path_fault(config.socket):
         faults.append(fault("socket", reason))
-    try:
-        os.statvfs(config.disk_guard_path)
-    except OSError as error:
-        faults.append(fault("disk_guard_path", f"{error.strerror}"))
+    if reason := _path_fault(config.disk_guard_path):
+        faults.append(fault("disk_guard_path", reason))
     if config.executor_user is not None:
         try:
             pwd.getpwnam(config.executor_user)
@@ -58,6 +61,24 @@ def host_faults(config: ConnectionConfig, sources: Mapping[str, str]) -> list[st
             if os.geteuid() != 0:
                 faults.append(fault("executor_user", "only a supervisor started as root can change to another user"))
     return faults
+
+
+def _path_fault(path: str) -> str | None:
+    """Why there is nothing at ``path``; None when there is. A file system that does not answer, or that is ill, is no
+    fault of the path: the start goes on, and the disk guard tells (ledger G5)."""
+    found: list[str] = []
+
+    def work() -> None:
+        try:
+            os.statvfs(path)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                found.append(error.strerror or str(error))
+
+    thread = threading.Thread(target=work, name="path check", daemon=True)
+    thread.start()
+    thread.join(ANSWERS_WITHIN_S)
+    return found[0] if found else None
 
 
 def socket_path_fault(path: str) -> str | None:

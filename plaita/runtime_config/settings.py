@@ -371,13 +371,37 @@ class SupervisorConfig(ConnectionConfig):
         Number,
         Setting(
             ("PLAITA_WORKER_MIN_FREE_DISK_GIB", "PLAITA_MIN_FREE_DISK_GIB"),
-            "below this no new work is taken",
+            "below this no new work is taken; once shut, it opens a tenth above (at most 0.25 GiB)",
             "a number of GiB; 0 switches the guard off",
             flag="--min-free-disk-gib",
             optional=True,
             low=0,
         ),
     ] = 0.0
+    min_free_inodes_percent: Annotated[
+        Number,
+        Setting(
+            ("PLAITA_WORKER_MIN_FREE_INODES_PERCENT", "PLAITA_MIN_FREE_INODES_PERCENT"),
+            "the same for inodes, while the guard is on; once shut, it opens a tenth above",
+            "a number of percent from 0 to 100; 0 leaves inodes out",
+            flag="--min-free-inodes-percent",
+            optional=True,
+            low=0,
+            high=100,
+        ),
+    ] = 1.0
+    disk_guard_poll_seconds: Annotated[
+        Number,
+        Setting(
+            ("PLAITA_WORKER_DISK_GUARD_POLL_SECONDS", "PLAITA_DISK_GUARD_POLL_SECONDS"),
+            "how often the disk is looked at",
+            "a number of seconds from 0.2 to 3600",
+            flag="--disk-guard-poll-seconds",
+            optional=True,
+            low=0.2,
+            high=3600,
+        ),
+    ] = 15.0
     disk_guard_path: Annotated[
         AbsolutePath,
         Field(validate_default=True),

@@ -18,6 +18,7 @@ import plaita
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy import lifecycle
+from plaita.policy.disk import DiskLine
 from plaita.policy.generations import Fit
 from plaita.policy.lifecycle import Action, Event, State, Wish
 from plaita.policy.tenants import Verdict
@@ -88,7 +89,13 @@ class Supervisor:
         holder = f"{config.instance_id}/{incarnation}"
         self._keys = keys_of(config)
         self._gate = Gate(self._capacity_changed)
-        self._disk = DiskGuard(config.disk_guard_path, config.min_free_disk_gib)
+        self._disk = DiskGuard(
+            config.disk_guard_path,
+            DiskLine(config.min_free_disk_gib, config.min_free_inodes_percent),
+            self._gate,
+            poll_s=config.disk_guard_poll_seconds,
+            on_change=self._disk_changed,
+        )
         self._runner = crash_points.runner_type()(
             redis_url, on_state=self._redis_state, on_refusal=lambda error: self._write_guard.refused(error)
         )
@@ -294,6 +301,11 @@ class Supervisor:
         if consumer is not None:
             consumer.wake()
 
+    def _disk_changed(self, is_open: bool) -> None:
+        if not is_open:
+            self._background(self._unblock())  # of a read that waits, nothing more shall come
+        self._announce()
+
     def _skipped(self, family: int, budget: int) -> None:
         for fit, count in ((Fit.OTHER_FAMILY, family), (Fit.OTHER_BUDGET, budget)):
             if count:
@@ -403,7 +415,6 @@ class Supervisor:
 
     async def run(self) -> int:
         """Serve until told to stop. Returns the exit code."""
-        self._disk.probe(self._gate)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_stop_signal)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
@@ -412,7 +423,7 @@ class Supervisor:
         self._pool.start()
         starting = self._background(self._start())
         self._background(self._reaping.watch())
-        self._background(self._disk.watch(self._gate))
+        self._background(self._disk.watch())
         self._background(self._watchdog())
         self._background(self._title())
         if self._config.metrics_port:
@@ -427,6 +438,7 @@ class Supervisor:
         """Everything that needs Redis, in order; waits for it as long as it takes."""
         try:
             await self._meet_server()
+            await self._disk.looked.wait()  # before anything is taken
             if self._config.registry:
                 await self._registrar.register()
                 self._registrar.start()

@@ -107,8 +107,6 @@ class View:
         """The answer to ``status`` (CONTRACT)."""
         redis = self._gate.conditions["redis"]
         writes = self._gate.conditions["writes"]
-        disk = self._gate.conditions["disk"]
-        free = self._disk.free_gib
         template = self._templates.current
         queue = report.queue_block(self._keys, await self._queue_stats(), await self._left_to_others())
         return {
@@ -132,12 +130,7 @@ class View:
             "tenants": report.tenants_block(self.tenants, queue["parked"]),
             "template": {"pid": template.pid, "generation": template.generation, "ready": template.can_spawn},
             "executors": self.executors(),
-            "disk": {
-                "path": self._config.disk_guard_path,
-                "free_gib": None if free is None else round(free, 3),
-                "min_free_gib": self._config.min_free_disk_gib,
-                "open": disk.open,
-            },
+            "disk": self._disk.block(),
             "drain": self.drain(),
             "counters": self._stats.snapshot(),
             "timings": dict(self._stats.timings),

@@ -39,6 +39,8 @@ RIGHT: dict[str, set[str]] = {
     "drain_timeout": {"0", "1.5"},
     "kill_grace": {"0", "1.5"},
     "min_free_disk_gib": {"0", "1.5", "9" * 30},
+    "min_free_inodes_percent": {"0", "1.5"},
+    "disk_guard_poll_seconds": {"1.5"},
     "metrics_port": {"0"},
     "max_steps_per_executor": {"0"},
     "max_executor_rss_mib": {"0"},
