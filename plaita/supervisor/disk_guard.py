@@ -33,8 +33,8 @@ def look(path: str) -> DiskFacts:
 
 
 class DiskGuard:
-    """``facts`` is what the last look saw, None when it failed; ``looked`` is set once there was one. ``on_change(open)``
-    is told when the gate opens or shuts."""
+    """``facts`` is what the last look saw, None when it failed; ``looked`` is set once there was one.
+    ``on_change(open)`` is told when the gate opens or shuts."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class DiskGuard:
             self._on_change(ruling.open)
 
     async def _try(self) -> str | None:
-        """Look; why that failed, None when ``facts`` are new. One thread at most: one that hangs is waited for again."""
+        """Look; why that failed, None when ``facts`` are new. One thread at most: what hangs is waited for again."""
         if self._under_way is None:
             try:
                 self._under_way = self._begin()

@@ -43,9 +43,7 @@ def facts(gib: float, percent: float = 100.0, total: int = 100_000) -> DiskFacts
         (None, LINE, B, ()),
     ],
 )
-def test_G5_the_line(
-    found: DiskFacts | None, line: DiskLine, was: tuple[str, ...], short: tuple[str, ...]
-) -> None:
+def test_G5_the_line(found: DiskFacts | None, line: DiskLine, was: tuple[str, ...], short: tuple[str, ...]) -> None:
     ruling = judge(found, line, short_of=was)
     assert (ruling.short_of, ruling.open) == (short, not short)
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,10 +63,16 @@ class World:
         self.supervisors: list[SupervisorProcess] = []
 
     def supervisor(
-        self, *flags: str, instance: str = "one", environment: dict[str, str] | None = None, **named: Any
+        self,
+        *flags: str,
+        instance: str = "one",
+        environment: dict[str, str] | None = None,
+        through: Sequence[str] = (),
+        **named: Any,
     ) -> SupervisorProcess:
-        """Start a supervisor; ``named`` are flags with values (``executors=2``). Does not wait."""
-        process = SupervisorProcess(self, instance, [*flags, *_flags(named)], environment or {})
+        """Start a supervisor; ``named`` are flags with values (``executors=2``). ``through``: a command that executes
+        the one after it. Does not wait."""
+        process = SupervisorProcess(self, instance, [*flags, *_flags(named)], environment or {}, through)
         self.supervisors.append(process)
         return process
 
@@ -141,7 +147,14 @@ def _flags(named: dict[str, Any]) -> list[str]:
 class SupervisorProcess:
     """One life of ``plaita-supervisor run``."""
 
-    def __init__(self, world: World, instance: str, flags: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        instance: str,
+        flags: list[str],
+        environment: dict[str, str],
+        through: Sequence[str] = (),
+    ) -> None:
         self.world = world
         self.instance = instance
         self.socket = str(world.folder / f"{instance}.sock")
@@ -157,7 +170,7 @@ class SupervisorProcess:
         }
         if "--embedded" not in flags:
             defaults["--redis-url"] = world.url
-        command = [sys.executable, "-m", "plaita.cli.supervisor", "run"]
+        command = [*through, sys.executable, "-m", "plaita.cli.supervisor", "run"]
         for flag, value in defaults.items():
             if flag not in flags:
                 command += [flag, value]

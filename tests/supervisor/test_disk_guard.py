@@ -17,6 +17,11 @@ from plaita.supervisor.gate import Gate
 PLENTY, NOTHING = DiskFacts(100 * GIB, 1000, 1000), DiskFacts(0, 1000, 1000)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - a test waits
+        await asyncio.sleep(0.001)
+
+
 class World:
     """A guard over looks that a test decides, and what it told."""
 
@@ -52,8 +57,7 @@ def test_G5_shut_below_the_line_and_back_by_itself(told: list[str]) -> None:
         assert condition.limit.startswith("1 GiB")
         assert "opens again at 1.1 GiB" in condition.limit
         assert "/somewhere" in condition.hint
-        while not world.open:
-            await asyncio.sleep(0.001)
+        await until(lambda: world.open)
         watching.cancel()
 
     asyncio.run(scenario())
@@ -104,12 +108,10 @@ def test_G5_a_look_that_hangs_stops_neither_the_loop_nor_the_end_of_the_process(
         watching = asyncio.create_task(world.guard.watch())
         await world.guard.looked.wait()
         assert world.open
-        while world.guard._failures < 5:
-            await asyncio.sleep(0.001)
+        await until(lambda: world.guard._failures >= 5)
         assert len(begun) == 1
         free.set()
-        while world.open:
-            await asyncio.sleep(0.001)
+        await until(lambda: not world.open)
         watching.cancel()
 
     asyncio.run(scenario())
