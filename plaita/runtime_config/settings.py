@@ -241,7 +241,7 @@ class CredentialConfig(ClientConfig):
 class SupervisorConfig(ConnectionConfig):
     """Everything ``plaita-supervisor run`` can be told.
 
-    Units are in the names; ``drain_timeout`` and ``kill_grace`` are seconds.
+    Units are in the names; ``drain_timeout``, ``kill_grace`` and ``template_deadline`` are seconds.
     """
 
     executors: Annotated[
@@ -367,6 +367,16 @@ class SupervisorConfig(ConnectionConfig):
             flag="--kill-grace",
         ),
     ] = 5.0
+    template_deadline: Annotated[
+        Number,
+        Field(gt=0, le=3600),
+        Setting(
+            ("PLAITA_TEMPLATE_DEADLINE",),
+            "how long the imports of the template may take, at the start and at a reload",
+            "a number of seconds over 0, at most 3600",
+            flag="--template-deadline",
+        ),
+    ] = 120.0
     min_free_disk_gib: Annotated[
         Number,
         Setting(

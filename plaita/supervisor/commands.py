@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from plaita.policy.lifecycle import Event, State
+from plaita.policy.lifecycle import Event
 from plaita.supervisor.control import Handler
+from plaita.supervisor.drain import Draining
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.life import Life
-from plaita.supervisor.pool import Pool
-from plaita.supervisor.templates import Templates
+from plaita.supervisor.reload import Reload
 from plaita.supervisor.view import View
 
 DEADLINE_MAX_S = 86_400
 
 
 class Commands:
-    """``event`` feeds the supervisor's machine, ``announce`` writes the registry, ``reload`` begins a reload,
-    ``start_deadline(seconds)`` sets the drain's."""
+    """``event`` feeds the supervisor's machine, ``announce`` writes the registry."""
 
     def __init__(
         self,
         view: View,
         life: Life,
         gate: Gate,
-        pool: Pool,
-        templates: Templates,
+        drain: Draining,
+        reload: Reload,
         *,
         event: Callable[[Event], bool],
         announce: Callable[[], None],
-        reload: Callable[[], None],
-        start_deadline: Callable[[float], None],
     ) -> None:
         self._view = view
         self._life = life
         self._gate = gate
-        self._pool = pool
-        self._templates = templates
+        self._draining = drain
+        self._reload = reload
         self._event = event
         self._announce = announce
-        self._reload = reload
-        self._start_deadline = start_deadline
 
     def handlers(self) -> dict[str, Handler]:
         """By the command's name."""
@@ -70,13 +64,10 @@ class Commands:
         deadline = request.get("deadline")
         if deadline is not None and not (isinstance(deadline, int | float) and 0 <= deadline <= DEADLINE_MAX_S):
             return _refused(f"deadline: {deadline!r} is not a number of seconds from 0 to {DEADLINE_MAX_S}")
-        already = self._life.state is State.DRAINING
         if deadline is not None:
-            self._life.drain.timeout_s = float(deadline)
+            self._draining.ask_for(float(deadline))
         if not self._event(Event.DRAIN_ASKED):
             return _refused(f"the supervisor is {self._life.state.value}")
-        if already and deadline is not None:
-            self._start_deadline(self._life.drain.timeout_s)
         return {"ok": True, "status": self._life.state.value, "drain": self._view.drain()}
 
     async def _undrain(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -95,18 +86,12 @@ class Commands:
         return {"ok": True, "status": self._life.state.value, "paused": False}
 
     async def _on_reload(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._life.state is not State.RUNNING:
-            return _refused(f"the supervisor is {self._life.state.value}")
-        self._reload()
-        wanted = self._templates.coming
-        if request.get("wait"):
-            while self._templates.coming is not None:  # noqa: ASYNC110 - one person waits
-                await asyncio.sleep(0.05)
-            if self._templates.current is not wanted:
-                return _refused("the new template did not come to stand; see the log (reload.failed)")
-            await self._pool.wait_all_new()
-        generation = (wanted or self._templates.current).generation
-        return {"ok": True, "status": self._life.state.value, "generation": generation}
+        reason = self._reload.ask()
+        if not reason and request.get("wait"):
+            reason = await self._reload.wait()
+        if reason:
+            return _refused(reason)
+        return {"ok": True, "status": self._life.state.value, **self._reload.answer()}
 
 
 def _refused(why: str) -> dict[str, Any]:

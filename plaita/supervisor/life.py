@@ -1,7 +1,9 @@
-"""What the supervisor is at this moment, for all who show it or depend on it. Changed by ``supervisor`` alone."""
+"""What the supervisor is at this moment, for all who show it or depend on it. Changed by ``supervisor`` and its
+``drain`` alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plaita.clock import boot_ms
@@ -11,15 +13,26 @@ EXIT_CLEAN = 0
 EXIT_BUG = 70
 EXIT_KILLED_WORK = 75
 EXIT_CONFIGURATION = 78
+_WORST_LAST = (EXIT_CLEAN, EXIT_KILLED_WORK, EXIT_CONFIGURATION, EXIT_BUG)
+
+RECEIPT = ("finished", "handed_on", "killed")
 
 
 @dataclass(slots=True)
 class Drain:
-    """``since`` is epoch ms; the counts are those of the counters when it began."""
+    """``since`` is epoch ms, ``began`` and ``deadline`` boot ms (None: there is no such time yet); ``before`` are the
+    counters when it began; ``killing``: its time is over."""
 
     since: int | None = None
+    began: int | None = None
+    deadline: int | None = None
     timeout_s: float = 0.0
+    killing: bool = False
     before: dict[str, int] = field(default_factory=dict)
+
+    def receipt(self, counters: Mapping[str, int]) -> dict[str, int]:
+        """What became of the work that it found."""
+        return {name: counters[name] - self.before.get(name, 0) for name in RECEIPT}
 
 
 @dataclass(slots=True)
@@ -41,8 +54,17 @@ class Life:
         return self.state is not State.RUNNING
 
     @property
+    def undoable(self) -> bool:
+        """It runs, or could again without a restart."""
+        return self.state is State.RUNNING or (self.state is State.DRAINING and self.wish is Wish.DRAIN)
+
+    @property
     def status_hint(self) -> str:
         """What to do about a status that takes no work."""
         if self.state is State.DRAINING and self.wish is Wish.DRAIN:
             return "plaita-supervisor undrain"
         return "start it again" if self.state in (State.DRAINING, State.STOPPING, State.STOPPED) else "wait"
+
+    def ends_with(self, code: int) -> None:
+        """One more reason for an exit code: the worst is told, and the kills that a bug led to do not hide it."""
+        self.exit_code = max(self.exit_code, code, key=_WORST_LAST.index)

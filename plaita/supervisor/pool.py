@@ -24,6 +24,7 @@ from plaita.supervisor import deaths, logs
 from plaita.supervisor.births import Births
 from plaita.supervisor.deaths import Death
 from plaita.supervisor.executor import Died, Executor, describe
+from plaita.supervisor.renewal import Renewal
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
 from plaita.supervisor.temporary import TemporaryFolders
@@ -87,7 +88,7 @@ class Pool:
         self.deaths: deque[Death] = deque(maxlen=deaths.KEPT)  # the last ones, for ``status``
         self.usual = UsualLengths()
         self._run_seq = 0
-        self._new_from = 0
+        self._renewal = Renewal()
         self._waiters: deque[tuple[str, asyncio.Future[Executor]]] = deque()
         self._closing = False
         self._rss_timer: asyncio.TimerHandle | None = None
@@ -108,24 +109,25 @@ class Pool:
         self.births.template_ready()
 
     def replace_all(self, template: TemplateHandle) -> None:
-        """From now on ``template`` forks; every executor of before is replaced once it has nothing to do."""
+        """From now on ``template`` forks; the executors of before are replaced one by one, each after its step."""
         self.births.template = template
-        self._new_from = self.births.seq + 1
+        self._renewal.begin(self.births.seq + 1)
+        self._renew_next()
+
+    def _renew_next(self) -> None:
         for executor in self.executors:
-            if executor.available:
+            if executor.available and self._renewal.leaves(executor):
                 self.retire(executor, "reload")
+
+    @property
+    def old(self) -> int:
+        """How many executors a reload has still to replace."""
+        return sum(self._renewal.is_old(executor) for executor in self.executors)
 
     @property
     def all_new(self) -> bool:
         """Every executor was spawned after the last ``replace_all`` and stands."""
-        return all(
-            executor.seq >= self._new_from and executor.state in (Slot.IDLE, Slot.BUSY) for executor in self.executors
-        )
-
-    async def wait_all_new(self) -> None:
-        """Until ``all_new``; looked at often enough for a person who waits."""
-        while not self.all_new:  # noqa: ASYNC110 - slots change for many reasons; one person waits
-            await asyncio.sleep(0.05)
+        return not self.old and all(executor.state in (Slot.IDLE, Slot.BUSY) for executor in self.executors)
 
     def close(self) -> None:
         """No replacement any more; whoever waits for an executor is cancelled."""
@@ -201,7 +203,7 @@ class Pool:
         executor.reserved = False
         executor.execution_id = executor.flow_id = executor.version = executor.node_id = None
         executor.step_started = executor.limit_ms = None
-        if executor.available and executor.seq < self._new_from:
+        if executor.available and self._renewal.leaves(executor):
             self.retire(executor, "reload")
         elif executor.available:
             self._offer(executor)
@@ -283,10 +285,12 @@ class Pool:
             case SlotAction.OFFER:
                 executor.cancel_deadline()
                 self.births.stood(executor.slot)
-                if executor.seq < self._new_from:
+                self._renewal.stands(executor)
+                if self._renewal.leaves(executor):
                     self.retire(executor, "reload")  # the old template was at it when the new one took over
                 else:
                     self._offer(executor)
+                self._renew_next()
             case SlotAction.DELIVER:
                 assert isinstance(outcome, Answer | Need)
                 self._answered(executor, outcome)
@@ -319,6 +323,8 @@ class Pool:
                 self.retire(executor, outcome.retire)
             elif executor.state is Slot.IDLE and limit is not None and executor.steps_done >= limit:
                 self.retire(executor, "max steps")
+            elif self._renewal.leaves(executor):
+                self.retire(executor, "reload")
             elif executor.state is Slot.ASKED and executor.channel is not None:
                 executor.channel.send(Leave().to_frame())
         executor.deliver(outcome)

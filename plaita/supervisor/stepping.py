@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,20 +60,27 @@ class StepPool(Protocol):
 
 
 class NotBegun:
-    """The executor was gone before it was given the step: nothing has happened."""
+    """The executor was gone before it was given the step, or a drain has begun: nothing has happened."""
 
 
 class Stepper:
-    """Runs steps, each once."""
+    """Runs steps, each once. ``leaving`` is true once no further step may start here (ledger R4)."""
 
     def __init__(
-        self, settings: StepSettings, sender: Sender, pool: StepPool, keeper: LeaseKeeper, stats: Stats
+        self,
+        settings: StepSettings,
+        sender: Sender,
+        pool: StepPool,
+        keeper: LeaseKeeper,
+        stats: Stats,
+        leaving: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._sender = sender
         self._pool = pool
         self._keeper = keeper
         self._stats = stats
+        self._leaving = leaving
 
     async def have_executor(self, held: Held) -> bool:
         """See to an idle executor of the carrier's own; False when none came in time (DECISIONS 8)."""
@@ -109,6 +117,8 @@ class Stepper:
             if fresh and held.forestalled is not None:
                 results, state = results | held.forestalled[0], state | held.forestalled[1]
             if executor.state is not Slot.IDLE:  # it ended since it was given to us
+                return NotBegun()
+            if self._leaving() and action != "cancelled":  # asked since the context began to be loaded
                 return NotBegun()
             if fresh or action != "execute" or not executor.has_flow(held.flow_hash):
                 message: Run | Step = self._run_message(held, flow, executor, action, fresh, results, state)

@@ -7,7 +7,6 @@ order, on one loop. What it shows is ``view``'s, what it is asked ``commands``'.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Coroutine
 from typing import Any
@@ -21,9 +20,10 @@ from plaita.policy import lifecycle
 from plaita.policy.disk import DiskLine
 from plaita.policy.generations import Fit
 from plaita.policy.lifecycle import Action, Event, State, Wish
+from plaita.policy.service_manager import Facts
 from plaita.policy.tenants import Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
-from plaita.store import carriers, registry, server
+from plaita.store import registry, server
 from plaita.store.call import Unavailable, Value
 from plaita.store.carriers import Entry
 from plaita.store.runner_async import RunnerState
@@ -34,6 +34,7 @@ from plaita.supervisor.connection_log import ConnectionLog
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.control import Handler
 from plaita.supervisor.disk_guard import DiskGuard
+from plaita.supervisor.drain import Draining
 from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.failover import Failover
 from plaita.supervisor.gate import Gate
@@ -41,12 +42,15 @@ from plaita.supervisor.held import Held
 from plaita.supervisor.housekeeping import Housekeeping
 from plaita.supervisor.identity import own_identity, registry_status
 from plaita.supervisor.lease_keeper import LeaseKeeper
-from plaita.supervisor.life import EXIT_BUG, EXIT_CLEAN, EXIT_CONFIGURATION, EXIT_KILLED_WORK, Drain, Life
+from plaita.supervisor.leaving import Leaving
+from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION, Drain, Life
 from plaita.supervisor.metrics import Snapshot
 from plaita.supervisor.pool import Pool
 from plaita.supervisor.reaping import Reaping
 from plaita.supervisor.registrar import IdentityTaken, Registrar
+from plaita.supervisor.reload import Reload
 from plaita.supervisor.sender import Sender
+from plaita.supervisor.service_manager import ServiceManager, facts_of
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle, TemplateSettings
 from plaita.supervisor.templates import Templates
@@ -56,8 +60,6 @@ from plaita.supervisor.wiring import build_way, consumer_settings, keys_of, pool
 from plaita.supervisor.write_guard import WriteGuard
 from plaita.unix.notify import Notifier
 from plaita.unix.reaper import Exit
-
-LEAVE_S = 2.0
 
 
 class Supervisor:
@@ -79,11 +81,8 @@ class Supervisor:
         self._embedded = embedded
         self._life = Life(Drain(timeout_s=config.drain_timeout))
         self._stopped = asyncio.Event()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._giving_up: asyncio.TimerHandle | None = None  # of a drain that kills: on what waits for Redis alone
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._givings: set[asyncio.Task[None]] = set()
-        self._notifier = Notifier()
+        self._manager = ServiceManager(Notifier(), self._facts)
         self._missing = {"redis", "template"}  # what must stand before READY
         ids = generations(config)
         holder = f"{config.instance_id}/{incarnation}"
@@ -110,13 +109,15 @@ class Supervisor:
         self._temporary = TemporaryFolders(config.executor_user)
         self._templates = Templates(
             loop,
-            TemplateSettings(tuple(config.preload), config.executor_user, tree_mark, self._temporary.open()),
+            TemplateSettings(
+                tuple(config.preload), config.executor_user, tree_mark, self._temporary.open(), config.template_deadline
+            ),
             on_spawned=lambda message, pidfd: self._pool.births.spawned(message, pidfd),
             on_spawn_failed=lambda message: self._pool.births.spawn_failed(message),
             on_ready=self._template_ready,
             on_death=self._template_died,
             on_fatal=self._template_fatal,
-            on_reload_failed=self._reload_ended,
+            on_reload_failed=lambda reason: self._reload.failed(reason),
             on_exit_hint=self._reaping.reap,
         )
         self._pool = Pool(
@@ -129,6 +130,7 @@ class Supervisor:
             self._temporary,
             self._reaping.kill_strays,
         )
+        self._reload = Reload(self._life, self._templates, self._pool, self._manager)
         self._keeper = LeaseKeeper(
             self._runner,
             self._keys,
@@ -188,8 +190,19 @@ class Supervisor:
             holder_record=self._holder_record,
         )
         self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
-        self._view.tenants = way.tenants
+        self._view.tenants, self._view.reload = way.tenants, self._reload
         self._carries = Carries(loop, self._carried)
+        self._draining = Draining(
+            loop,
+            self._life,
+            self._keeper,
+            self._pool,
+            self._carries,
+            stats,
+            timeout_s=config.drain_timeout,
+            kill_grace_s=config.kill_grace,
+            over=lambda: self.event(Event.DEADLINE),
+        )
         self._consumer = Consumer(
             consumer_settings(config, ids, holder),
             self._keys,
@@ -202,6 +215,21 @@ class Supervisor:
             skipped=self._skipped,
         )
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
+        self._leaving = Leaving(
+            loop,
+            self._runner,
+            self._keys,
+            config.consumer_name,
+            self._gate,
+            self._consumer,
+            self._registrar,
+            self._keeper,
+            self._housekeeping,
+            self._pool,
+            self._templates,
+            self._temporary,
+            self._reaping,
+        )
 
     # -- the machine ---------------------------------------------------------------------------------
 
@@ -222,26 +250,24 @@ class Supervisor:
     def _perform(self, action: Action) -> None:
         match action:
             case Action.OPEN_GATE:
-                self._life.exit_code = EXIT_CLEAN  # an earlier drain that was undone does not count
-                self._life.drain = Drain(timeout_s=self._config.drain_timeout)
+                self._draining.undo()
+                self._reload.started()
                 self._consumer.wake()
             case Action.CLOSE_GATE:
-                self._life.drain.since = wall_ms()
-                self._life.drain.before = self._stats.snapshot()
+                self._draining.begin()
                 self._background(self._unblock())
             case Action.ANNOUNCE:
                 self._announce()
             case Action.SAY_READY:
-                self._notifier.ready(f"{self._life.state.value}, {self._config.executors} executors")
+                self._manager.ready()
             case Action.SAY_STOPPING:
-                self._notifier.stopping("draining")
-                self._notifier.extend_timeout(int((self._life.drain.timeout_s + self._config.kill_grace + 10) * 1000))
+                self._manager.stopping()
             case Action.START_DEADLINE:
-                self._start_deadline(self._life.drain.timeout_s)
+                self._draining.start_deadline()
             case Action.CANCEL_DEADLINE:
-                self._cancel_deadline()
+                self._draining.cancel_deadline()
             case Action.KILL_ALL:
-                self._kill_all()
+                self._draining.kill()
             case Action.SHUT_DOWN:
                 self._stopped.set()
             case Action.REFUSE:
@@ -249,34 +275,6 @@ class Supervisor:
 
     def _announce(self) -> None:
         self._background(self._registrar.announce())
-
-    def _start_deadline(self, seconds: float) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self._loop.call_later(seconds, self.event, Event.DEADLINE)
-
-    def _cancel_deadline(self) -> None:
-        for timer in (self._deadline, self._giving_up):
-            if timer is not None:
-                timer.cancel()
-        self._deadline = self._giving_up = None
-
-    def _kill_all(self) -> None:
-        """Stop every running step; what only waits for Redis gets the grace too, then is given up."""
-        working = [held for held in self._keeper.held if held.running and held.executor is not None]
-        for held in working:
-            if held.executor is not None:
-                self._pool.stop(held.executor, "drain")
-        if working or self._carries:
-            self._life.exit_code = max(self._life.exit_code, EXIT_KILLED_WORK)
-            logs.warning("drain.kill", running=len(working), carriers=len(self._carries))
-        if self._giving_up is None:
-            self._giving_up = self._loop.call_later(self._config.kill_grace + 1.0, self._abandon)
-
-    def _abandon(self) -> None:
-        for held in self._keeper.held:
-            held.abandoned.set()
-        self._giving_up = self._loop.call_later(2.0, self._carries.cancel_all)
 
     def _idle_if_empty(self) -> None:
         if not self._carries:
@@ -300,6 +298,7 @@ class Supervisor:
         consumer = getattr(self, "_consumer", None)
         if consumer is not None:
             consumer.wake()
+            self._reload.look()
 
     def _disk_changed(self, is_open: bool) -> None:
         if not is_open:
@@ -322,9 +321,7 @@ class Supervisor:
             self._idle_if_empty()
 
     def _give_back(self, entry: Entry) -> None:
-        giving = self._background(self._entries.release(entry, leaving=self._life.leaving))
-        self._givings.add(giving)
-        giving.add_done_callback(self._givings.discard)
+        self._leaving.first(self._background(self._entries.release(entry, leaving=self._life.leaving)))
 
     def _ask_step(self, held: Held, reason: str, grace_s: float | None) -> None:
         if held.executor is not None and held.running:
@@ -366,12 +363,9 @@ class Supervisor:
         self._pool.template_ready()
         self._keeper.tell()
         if replaced:
-            self._reload_ended()
+            self._reload.stands()
         self._missing.discard("template")
         self._ready_if_complete()
-
-    def _reload_ended(self) -> None:
-        self._notifier.ready(self._life.state.value)
 
     def _template_died(self, template: TemplateHandle) -> None:
         if template is self._templates.current:
@@ -380,7 +374,7 @@ class Supervisor:
 
     def _template_fatal(self, reason: str) -> None:
         logs.error("supervisor.fatal", reason=reason)
-        self._life.exit_code = EXIT_CONFIGURATION
+        self._life.ends_with(EXIT_CONFIGURATION)
         self.event(Event.FATAL)
 
     # -- Redis ---------------------------------------------------------------------------------------------
@@ -397,11 +391,8 @@ class Supervisor:
         if connected:
             self._failover.connected()
             self._look_again()
-            self._notifier.status(f"{self._life.state.value}")
-        else:
-            if self._embedded is not None:
-                self._embedded.reopen()  # its process may be nobody's child, so nobody else would notice
-            self._notifier.status(f"Redis cannot be reached: {error}")
+        elif self._embedded is not None:
+            self._embedded.reopen()  # its process may be nobody's child, so nobody else would notice
 
     def _look_again(self) -> None:
         consumer = getattr(self, "_consumer", None)
@@ -417,14 +408,14 @@ class Supervisor:
         """Serve until told to stop. Returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_stop_signal)
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload.ask)
         self._loop.add_signal_handler(signal.SIGUSR1, self._log_status)
         self._templates.current.start()
         self._pool.start()
         starting = self._background(self._start())
         self._background(self._reaping.watch())
         self._background(self._disk.watch())
-        self._background(self._watchdog())
+        self._background(self._manager.run())
         self._background(self._title())
         if self._config.metrics_port:
             self._background(self._view.refresh_metrics())
@@ -444,7 +435,7 @@ class Supervisor:
                 self._registrar.start()
         except (IdentityTaken, InputError) as error:
             logs.error("supervisor.fatal", reason=error)
-            self._life.exit_code = EXIT_CONFIGURATION
+            self._life.ends_with(EXIT_CONFIGURATION)
             self.event(Event.FATAL)
             return
         self._keeper.start()
@@ -472,7 +463,6 @@ class Supervisor:
             if told % 20 == 0:
                 logs.warning("redis.unreachable", answer=type(answer).__name__, error=getattr(answer, "error", ""))
             told += 1
-            self._notifier.extend_timeout(30_000)
             await asyncio.sleep(0.25)
 
     def _ready_if_complete(self) -> None:
@@ -491,63 +481,21 @@ class Supervisor:
             self._show_title()
             await asyncio.sleep(1.0)
 
-    async def _watchdog(self) -> None:
-        interval = self._notifier.watchdog_ms
-        if interval is None:
-            return
-        while True:
-            self._notifier.watchdog()
-            await asyncio.sleep(interval / 3000)
+    def _facts(self) -> Facts:
+        reload = self._reload.words
+        return facts_of(self._life, self._gate, self._pool, self._templates, self._draining, self._missing, reload)
 
     async def _shut_down(self) -> None:
-        """Parts in the order in which others need them; nothing of the tree is left at the end."""
-        self._cancel_deadline()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop_consuming(), LEAVE_S)
-        self._consumer.drop()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._registrar.unregister(), LEAVE_S)
-        await self._keeper.stop()
-        await self._housekeeping.stop()
-        await self._leave_group()
-        self._pool.close()
-        self._pool.kill_all()
-        await self._end_templates()
-        self._temporary.close()
+        self._draining.cancel_deadline()
+        consuming: asyncio.Task[None] | None = getattr(self, "_consuming", None)
+        await self._leaving.leave(consuming, self._known_children, self._embedded_pid)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._runner.close()
         self._connection_log.close()
-        self._notifier.close()
-
-    async def _stop_consuming(self) -> None:
-        """Nothing that was delivered to us at the last moment is left lying: others would have to wait for it."""
-        consuming = getattr(self, "_consuming", None)
-        if consuming is None:
-            return
-        consuming.cancel()
-        if self._gate.conditions["redis"].open:
-            await self._unblock()
-            await self._consumer.finish()
-            await asyncio.gather(*self._givings)
-
-    async def _leave_group(self) -> None:
-        """Names of consumers must not pile up where each start has a new one (KNOWN-TROUBLE 29). After all that reads
-        or claims under it: each of those would make the name anew."""
-        if not self._gate.conditions["redis"].open:
-            return
-        self._runner.drop("reader")
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._runner.run(carriers.leave(self._keys, self._config.consumer_name)), LEAVE_S)
-
-    async def _end_templates(self) -> None:
-        self._templates.stop()
-        deadline = self._loop.time() + LEAVE_S
-        while self._known_children() - self._embedded_pid() and self._loop.time() < deadline:
-            self._reaping.reap()
-            await asyncio.sleep(0.005)
-        self._templates.kill()
+        self._manager.close()
+        self._draining.log_receipt()
 
     def _embedded_pid(self) -> set[int]:
         pid = self._embedded.pid if self._embedded is not None else None
@@ -563,7 +511,7 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logs.error("supervisor.bug", task=task.get_coro(), error=repr(task.exception()))
-            self._life.exit_code = EXIT_BUG
+            self._life.ends_with(EXIT_BUG)
             self.event(Event.FATAL)
 
     # -- signals -------------------------------------------------------------------------------------------------
@@ -573,14 +521,6 @@ class Supervisor:
             self.event(Event.FORCED)
         else:
             self.event(Event.STOP_ASKED)
-
-    def _reload(self) -> None:
-        """A new template, and once it stands new executors one by one, each when its step is done. Until then, and when
-        it does not come to stand, everything goes on with the old one."""
-        if self._life.state not in (State.RUNNING, State.DRAINING):
-            return
-        self._notifier.reloading()
-        self._templates.reload()
 
     def _log_status(self) -> None:
         self._background(self._log_status_later())
@@ -601,12 +541,10 @@ class Supervisor:
             self._view,
             self._life,
             self._gate,
-            self._pool,
-            self._templates,
+            self._draining,
+            self._reload,
             event=self.event,
             announce=self._announce,
-            reload=self._reload,
-            start_deadline=self._start_deadline,
         )
         return commands.handlers()
 

@@ -40,7 +40,6 @@ from plaita.policy.backoff import backoff_s
 from plaita.supervisor import logs
 from plaita.unix.spawn import spawn_with_channel
 
-READY_DEADLINE_S = 60.0
 # Settings that node code itself reads; none of them is a secret. Authors' own variables: PLAITA_NODE_ENV_*.
 PASSED_ON_PREFIXES = ("PLAITA_NODE_ENV_", "PLAITA_HTTP_", "PLAITA_SANDBOX_", "PLAITA_NODES_")
 
@@ -48,12 +47,14 @@ PASSED_ON_PREFIXES = ("PLAITA_NODE_ENV_", "PLAITA_HTTP_", "PLAITA_SANDBOX_", "PL
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
     """What a template needs to be started. ``preload`` are module names. ``temporary``: the folder with the temporary
-    folders of executors, which it removes when the supervisor is gone."""
+    folders of executors, which it removes when the supervisor is gone. ``deadline_s``: how long its imports may
+    take."""
 
     preload: tuple[str, ...]
     user: str | None
     tree_mark: str
     temporary: str = ""
+    deadline_s: float = 120.0
 
 
 class TemplateHandle:
@@ -83,13 +84,14 @@ class TemplateHandle:
         self._on_death = on_death
         self._on_exit_hint = on_exit_hint
         self._socket: socket.socket | None = None
-        self._importing = ""
+        self._overdue = False
         self._pidfd: int | None = None
         self._ready_deadline: asyncio.TimerHandle | None = None
         self._restart: asyncio.TimerHandle | None = None
         self._failures = 0
         self._stopping = False
         self.generation = generation
+        self.importing = ""  # the module it said last that it imports
         self.pid: int | None = None
         self.ready: Ready | None = None
 
@@ -99,7 +101,8 @@ class TemplateHandle:
         if self._stopping:
             return
         self.generation += 1
-        self._importing = ""
+        self.importing = ""
+        self._overdue = False
         try:
             ours, theirs = socket_pair()
             with contextlib.closing(theirs):
@@ -112,7 +115,7 @@ class TemplateHandle:
         self._loop.add_reader(self._pidfd, self._on_exit_hint)
         self._socket = ours
         self._loop.add_reader(ours.fileno(), self._readable)
-        self._ready_deadline = self._loop.call_later(READY_DEADLINE_S, self._not_ready)
+        self._ready_deadline = self._loop.call_later(self._settings.deadline_s, self._not_ready)
         logs.info("template.started", pid=self.pid, generation=self.generation)
 
     def _spawn(self, theirs: socket.socket, ours: socket.socket) -> int:
@@ -154,7 +157,7 @@ class TemplateHandle:
         if isinstance(message, Ready):
             self._cancel_deadline()
             self._failures = 0
-            self._importing = ""
+            self.importing = ""
             self.ready = message
             for module, reason in message.late_modules.items():
                 logs.warning("template.late_module", module=module, reason=reason)
@@ -165,7 +168,7 @@ class TemplateHandle:
         elif isinstance(message, SpawnFailed):
             self._on_spawn_failed(message)
         elif isinstance(message, Importing):
-            self._importing = message.module
+            self.importing = message.module
         elif isinstance(message, Fatal):
             logs.error("template.fatal", reason=message.reason)
             self._on_fatal(self, message.reason)
@@ -178,8 +181,17 @@ class TemplateHandle:
             self.kill()
 
     def _not_ready(self) -> None:
-        logs.error("template.not_ready", pid=self.pid, seconds=READY_DEADLINE_S, importing=self._importing or None)
+        self._overdue = True
+        deadline_s = self._settings.deadline_s
+        logs.error("template.not_ready", pid=self.pid, seconds=deadline_s, importing=self.importing or None)
         self.kill()
+
+    def why(self, cause: str) -> str:
+        """Why it ended before it stood, in words: ``cause`` is what the reaper saw."""
+        where = f" while it imported {self.importing}" if self.importing else ""
+        if self._overdue:
+            return f"the new template did not stand within {self._settings.deadline_s:g} s{where} (--template-deadline)"
+        return f"the new template ended{where}: {cause}"
 
     def _cancel_deadline(self) -> None:
         if self._ready_deadline is not None:
@@ -199,7 +211,7 @@ class TemplateHandle:
             "template.exited",
             pid=self.pid,
             cause=cause,
-            importing=self._importing or None,
+            importing=self.importing or None,
         )
         self._cancel_deadline()
         self._drop()

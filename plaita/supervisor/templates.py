@@ -18,8 +18,8 @@ from plaita.unix.reaper import Exit
 
 class Templates:
     """``on_ready(replaced)`` when the current one stands (``replaced``: it took over from another);
-    ``on_death(template)`` when any has died; ``on_fatal(reason)`` when the current one can never work;
-    ``on_reload_failed()`` when the coming one cannot."""
+    ``on_death(template)`` when any has died; ``on_fatal(reason)`` when the first one can never work;
+    ``on_reload_failed(reason)`` when the coming one cannot."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Templates:
         on_ready: Callable[[bool], None],
         on_death: Callable[[TemplateHandle], None],
         on_fatal: Callable[[str], None],
-        on_reload_failed: Callable[[], None],
+        on_reload_failed: Callable[[str], None],
         on_exit_hint: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -47,6 +47,7 @@ class Templates:
         self.current = self._new(0)
         self.coming: TemplateHandle | None = None
         self.node_types: list[str] = []
+        self._stood = False  # one has, in this life of the supervisor
 
     def _new(self, generation: int) -> TemplateHandle:
         return TemplateHandle(
@@ -96,6 +97,7 @@ class Templates:
             self.current, self.coming = template, None
         elif template is not old:
             return  # a reload that was overtaken by another
+        self._stood = True
         self.node_types = list(message.node_types)
         replaced = template is not old
         self._on_ready(replaced)
@@ -103,23 +105,35 @@ class Templates:
             self._retire(old)  # the new one stands and watches over all executors
 
     def _fatal(self, template: TemplateHandle, reason: str) -> None:
-        if template is self.current:
+        if template is self.current and self._stood:
+            # Its executors serve on; once the code is repaired, the next try stands.
+            logs.error(
+                "template.broken", reason=reason, advice="executors that live serve on; repair it, it tries again"
+            )
+        elif template is self.current:
             template.stop()
             self._on_fatal(reason)
         elif template is self.coming:
-            logs.error("reload.failed", reason=reason, advice="all goes on as before; repair it and reload again")
             self.drop_coming()
-            self._on_reload_failed()
+            self._on_reload_failed(reason)
 
     def exited(self, ended: Exit) -> bool:
         """The reaper's word. True if it was a template."""
-        for template in (self.current, self.coming):
-            if template is not None and template.pid == ended.pid:
-                template.exited(ended.describe())
-                return True
+        cause = ended.describe()
+        if self.current.pid == ended.pid:
+            self.current.exited(cause)
+            return True
+        coming = self.coming
+        if coming is not None and coming.pid == ended.pid:
+            # One try: what dies or hangs in an import does so again, and the old one serves meanwhile.
+            self.coming, reason = None, coming.why(cause)
+            coming.stop()
+            coming.exited(cause)
+            self._on_reload_failed(reason)
+            return True
         old = self._old.pop(ended.pid, None)
         if old is not None:
-            old.exited(ended.describe())
+            old.exited(cause)
         return old is not None
 
     def known_pids(self) -> set[int]:

@@ -24,6 +24,7 @@ from plaita.supervisor.gate import Gate
 from plaita.supervisor.life import Life
 from plaita.supervisor.pool import Pool
 from plaita.supervisor.registrar import Registrar
+from plaita.supervisor.reload import Reload
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.tenant_gate import TenantGate
@@ -44,10 +45,12 @@ def generation_ids(ids: Generations) -> dict[str, str]:
 
 
 class View:
-    """``registrar`` and ``tenants`` are set once they exist: the registrar's record shows what the view says."""
+    """``registrar``, ``tenants`` and ``reload`` are set once they exist: the registrar's record shows what the view
+    says."""
 
     registrar: Registrar
     tenants: TenantGate
+    reload: Reload
 
     def __init__(
         self,
@@ -132,6 +135,7 @@ class View:
             "executors": self.executors(),
             "disk": self._disk.block(),
             "drain": self.drain(),
+            "reload": self.reload.block(),
             "counters": self._stats.snapshot(),
             "timings": dict(self._stats.timings),
             "generations": self._ids,
@@ -159,15 +163,12 @@ class View:
         phase = "none"
         if draining:
             phase = "draining" if life.carriers else "drained"
-        receipt = {
-            name: self._stats.get(name) - life.drain.before.get(name, 0) for name in ("finished", "handed_on", "killed")
-        }
         return {
             "phase": phase,
             "since": iso_utc(life.drain.since) if draining else None,
             "timeout_s": life.drain.timeout_s,
             "left": life.carriers,
-            "receipt": receipt if draining else None,
+            "receipt": life.drain.receipt(self._stats.snapshot()) if draining else None,
         }
 
     def metrics(self) -> metrics.Snapshot:

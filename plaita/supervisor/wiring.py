@@ -162,6 +162,7 @@ def build_way(
             pool,
             keeper,
             stats,
+            leaving,
         ),
         keeper,
         FlowCache(sender),

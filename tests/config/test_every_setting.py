@@ -38,6 +38,7 @@ RIGHT: dict[str, set[str]] = {
     "execution_state_ttl_days": {"0", "1.5"},
     "drain_timeout": {"0", "1.5"},
     "kill_grace": {"0", "1.5"},
+    "template_deadline": {"1.5"},
     "min_free_disk_gib": {"0", "1.5", "9" * 30},
     "min_free_inodes_percent": {"0", "1.5"},
     "disk_guard_poll_seconds": {"1.5"},
