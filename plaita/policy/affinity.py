@@ -1,7 +1,8 @@
-"""Where a carrier that names a host may run (ledger G4, DECISIONS 12): a wish with an end, not a promise. Pure.
+"""Where a carrier that names a host, or a path of a host, may run (ledger G4, DECISIONS 12): a wish with an end, not a
+promise. Pure.
 
-A host that is not the one named puts the same body back, later each time, so that the named one meets it. That is
-bounded by time, not by the number of hosts between; then anybody may run it.
+A host that is not the one named, or has no such path, puts the same body back, later each time, so that another one
+meets it. That is bounded by time, not by the number of hosts between; then anybody may run it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class Verdict(Enum):
     RUN_HERE = "run here"
     HAND_OVER = "hand over"
     BROADCAST = "target gone or not running: for anybody"
-    EXHAUSTED = "not taken in time by its target: for anybody"
-    KEEP = "Redis unreadable: the target stays, the carrier too"
+    EXHAUSTED = "not met in time by a host that it is for: for anybody"
+    KEEP = "Redis unreadable: the carrier stays as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,19 @@ def judge(*, ours: bool, target: Target, handover: Handover, now_ms: int | None,
         return Ruling(Verdict.KEEP)
     if target.status != "running":
         return Ruling(Verdict.BROADCAST)
+    return _in_time(handover, now_ms, patience_ms)
+
+
+def judge_path(*, missing: bool, handover: Handover, now_ms: int | None, patience_ms: int) -> Ruling:
+    """Of a carrier for whoever has a path. ``missing``: it is not on this host, for certain."""
+    if not missing:
+        return Ruling(Verdict.RUN_HERE)
+    if now_ms is None:
+        return Ruling(Verdict.KEEP)
+    return _in_time(handover, now_ms, patience_ms)
+
+
+def _in_time(handover: Handover, now_ms: int, patience_ms: int) -> Ruling:
     since = now_ms if handover.since_ms is None else min(handover.since_ms, now_ms)  # a clock went back: anew
     if now_ms - since >= patience_ms:
         return Ruling(Verdict.EXHAUSTED)

@@ -12,7 +12,7 @@ from plaita import jsontext
 from plaita.policy import repos
 from plaita.policy.affinity import COUNT_FIELD, SINCE_FIELD
 from plaita.policy.age import first_enqueued_ms, timestamp_text
-from plaita.policy.carrier import ResumeType, payload_fields, resume_payload, schema_version_of, stamp
+from plaita.policy.carrier import Carrier, ResumeType, payload_fields, resume_payload, schema_version_of, stamp
 
 HANDOVER_FIELDS = frozenset({COUNT_FIELD, SINCE_FIELD})
 INHERITED_STAMPS = ("config_family", "budget_generation")
@@ -91,9 +91,15 @@ def same_body(fields: Mapping[bytes, bytes], entry_id: str, changes: Mapping[str
     return list({**kept, **inherited(fields, entry_id), **changes}.items())
 
 
-def broadcast(fields: Mapping[bytes, bytes], entry_id: str) -> Fields:
+def named(carrier: Carrier) -> dict[str, str]:
+    """What a copy says beside its body, so that a start without an id keeps the one it got from its first entry
+    (ledger S1)."""
+    return {"execution_id": carrier.execution_id, "tenant_id": carrier.tenant_id}
+
+
+def broadcast(fields: Mapping[bytes, bytes], entry_id: str, changes: Mapping[str, str]) -> Fields:
     """The entry of a copy that anybody may run: the same but for its target and how often it was handed over
     (ledger G4). For a payload that is a JSON object."""
     payload = {name: value for name, value in payload_fields(fields).items() if name != "target_instance_id"}
-    copy = same_body({**fields, b"payload": jsontext.dumps(payload)}, entry_id, {})
+    copy = same_body({**fields, b"payload": jsontext.dumps(payload)}, entry_id, changes)
     return [(name, value) for name, value in copy if name not in HANDOVER_FIELDS]

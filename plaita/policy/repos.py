@@ -1,7 +1,8 @@
-"""Which repository a task works on, and whether this host takes it (ledger G6). Pure.
+"""Which repository a task works on, and whether this host takes it (ledger G4, G6). Pure.
 
 A start names it in its input: ``repo``, or ``run_dir``, which lies below the repository. Our own starts say it beside
-the body too, since their input stands in the row; so do all copies. Hosts deny repositories by their last name.
+the body too, since their input stands in the row; so do all copies. Hosts deny repositories by their last name; one
+that is named by an absolute path belongs to the hosts that have this path.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ def repo_of(fields: Mapping[bytes, bytes], payload: Mapping[str, Any]) -> str | 
     if said is not None:
         return said.decode("utf-8", "replace") or None
     return repo_of_input(payload.get("params")) if payload.get("type") == "start" else None
+
+
+def path_of(repo: str | None) -> str | None:
+    """The path that a host must have, None where the repository is named in another way."""
+    return repo if repo is not None and repo.startswith("/") and "\0" not in repo else None
 
 
 def last_name(repo: str) -> str:

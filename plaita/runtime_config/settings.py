@@ -70,6 +70,14 @@ def _default_executors() -> int:
     return len(os.sched_getaffinity(0))
 
 
+_WEAKENS = "weakens the promise; accepted for old installations"
+
+
+def _rollback(name: str, about: str) -> Setting:
+    """A switch back to how things were before."""
+    return Setting((f"PLAITA_DISABLE_{name}",), about, "1 or 0", optional=True, switch=True)
+
+
 class ConnectionConfig(BaseModel):
     """Where plaita's data is: what every command and every process needs. ``warnings`` were met on the way here;
     ``sources`` says of each field that is no default where its value came from."""
@@ -577,26 +585,11 @@ class SupervisorConfig(ConnectionConfig):
             ("PLAITA_LOOP",), "the event loop", "uvloop or asyncio", flag="--loop", optional=True, group="appearance"
         ),
     ] = "uvloop"
-    disable_lease_watchdog: Annotated[
-        bool,
-        Setting(
-            ("PLAITA_DISABLE_LEASE_WATCHDOG",),
-            "weakens the promise; accepted for old installations",
-            "1 or 0",
-            optional=True,
-            switch=True,
-        ),
+    disable_affinity: Annotated[
+        bool, _rollback("AFFINITY", "start tasks whose repository is a path that this host does not have")
     ] = False
-    disable_holder_liveness: Annotated[
-        bool,
-        Setting(
-            ("PLAITA_DISABLE_HOLDER_LIVENESS",),
-            "weakens the promise; accepted for old installations",
-            "1 or 0",
-            optional=True,
-            switch=True,
-        ),
-    ] = False
+    disable_lease_watchdog: Annotated[bool, _rollback("LEASE_WATCHDOG", _WEAKENS)] = False
+    disable_holder_liveness: Annotated[bool, _rollback("HOLDER_LIVENESS", _WEAKENS)] = False
 
 
 def settings_of(model: type[ConnectionConfig]) -> dict[str, Setting]:

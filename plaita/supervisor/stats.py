@@ -21,6 +21,7 @@ COUNTERS = (
     "handed_on",
     "handed_over",
     "broadcast",
+    "handover_exhausted",
     "repo_denied",
     "killed",
     "finished",

@@ -17,6 +17,7 @@ from plaita.supervisor.dispatch import Dispatch, DispatchSettings
 from plaita.supervisor.entries import Entries
 from plaita.supervisor.flow_cache import FlowCache
 from plaita.supervisor.lease_keeper import LeaseKeeper
+from plaita.supervisor.paths import Paths
 from plaita.supervisor.pool import PoolSettings
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, SettleSettings
@@ -127,6 +128,7 @@ def build_way(
             instance_id=config.instance_id,
             patience_ms=config.claim_min_idle_ms,
             step_back=sender.runner.unblock,
+            paths=None if config.disable_affinity else Paths(),
         ),
     )
     tenants = TenantGate(

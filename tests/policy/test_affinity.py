@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from plaita.policy import affinity
-from plaita.policy.affinity import Handover, Target, Verdict, judge
+from plaita.policy.affinity import Handover, Target, Verdict, judge, judge_path
 
 NOW = 1_700_000_000_000
 PATIENCE = 60_000
@@ -96,3 +96,12 @@ def test_G4_what_cannot_be_read_is_a_first_handover(fields: dict[bytes, bytes]) 
 
 def test_G4_a_count_below_nothing_is_nothing() -> None:
     assert affinity.handover_of({b"handovers": b"-5", b"handover_since": b"7"}) == Handover(0, 7)
+
+
+@pytest.mark.parametrize(("missing", "since", "now"), list(product((True, False), SINCE, (NOW, None))))
+def test_G4_the_whole_table_of_paths(missing: bool, since: int | None, now: int | None) -> None:
+    ruling = judge_path(missing=missing, handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE)
+    like_a_target = judge(
+        ours=False, target=Target(True, "running"), handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE
+    )
+    assert ruling == (like_a_target if missing else affinity.Ruling(Verdict.RUN_HERE))

@@ -102,7 +102,7 @@ def test_Q7_G4_a_broadcast_lacks_the_target_and_the_handovers_only():
     body = {"type": "start", "flow_id": "f", "target_instance_id": "two", "params": {"n": 912345678901234567890}}
     source = fields(body, schema_version="1", execution_id="e", handovers="7", handover_since="5")
     source[b"first_enqueued_at"] = str(EARLIER).encode()
-    copy = dict(broadcast(source, ENTRY))
+    copy = dict(broadcast(source, ENTRY, {}))
     assert jsontext.loads(copy.pop("payload")) == {
         "type": "start",
         "flow_id": "f",
@@ -111,7 +111,9 @@ def test_Q7_G4_a_broadcast_lacks_the_target_and_the_handovers_only():
     assert copy == {"execution_id": b"e", "schema_version": "1", "first_enqueued_at": str(EARLIER)}
 
 
-@pytest.mark.parametrize("make", [lambda source: same_body(source, ENTRY, {}), lambda source: broadcast(source, ENTRY)])
+@pytest.mark.parametrize(
+    "make", [lambda source: same_body(source, ENTRY, {}), lambda source: broadcast(source, ENTRY, {})]
+)
 def test_Q7_G4_both_are_carriers_of_the_same_age(make):
     source = fields({"type": "resume", "resume_type": "continue", "execution_id": "e", "target_instance_id": "two"})
     source[b"first_enqueued_at"] = str(EARLIER).encode()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaita.policy.copies import continue_copy, same_body
-from plaita.policy.repos import is_denied, last_name, repo_of, repo_of_input
+from plaita.policy.repos import is_denied, last_name, path_of, repo_of, repo_of_input
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,22 @@ def test_G6_copies_say_what_their_source_said() -> None:
     assert dict(same_body(flat, "3-0", {}))["repo"] == "/srv/a"
     plain = json.dumps({"type": "start", "flow_id": "f", "params": {}}).encode()
     assert "repo" not in dict(continue_copy({b"payload": plain}, "1-0", execution_id="e", flow_id="f", tenant_id="t"))
+
+
+@pytest.mark.parametrize(
+    ("repo", "path"),
+    [
+        ("/srv/app", "/srv/app"),
+        ("/srv/проект", "/srv/проект"),
+        ("/", "/"),
+        ("app", None),
+        ("./app", None),
+        ("~/app", None),
+        ("git@host:org/app.git", None),
+        ("https://host/org/app", None),
+        ("/srv/a\0b", None),
+        (None, None),
+    ],
+)
+def test_G4_the_path_that_a_host_must_have(repo: str | None, path: str | None) -> None:
+    assert path_of(repo) == path

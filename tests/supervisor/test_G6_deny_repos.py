@@ -16,7 +16,8 @@ from plaita.server import FlowWorker
 from plaita.storage import RedisExecutionStorage, RedisFlowStorage
 
 FLAGS: dict[str, Any] = {"claim_min_idle_ms": 600_000, "lease_ttl_seconds": 600, "executors": 1}
-DENY = {"PLAITA_WORKER_DENY_REPOS": "other, /somewhere/secret/"}
+NO_PATHS = {"PLAITA_DISABLE_AFFINITY": "1"}  # none of the paths here is on this host
+DENY = {"PLAITA_WORKER_DENY_REPOS": "other, /somewhere/secret/", **NO_PATHS}
 DENIED = [{"repo": "/srv/secret"}, {"repo": "secret"}, {"run_dir": "/srv/secret/.flowcast/runs/1"}]
 ALLOWED = [{"repo": "/srv/open"}, {"run_dir": "/srv/secret-2/.flowcast/1"}, {"x": 1}]
 
@@ -49,7 +50,7 @@ def test_G6_a_denied_repository_is_left_to_the_other_host(world: World) -> None:
     assert {world.get(one_id)["status"] for one_id in waiting} == {"pending"}
     allowed = [world.start("f", given) for given in ALLOWED]
     assert {ran_on(world, execution) for execution in allowed} == {"one"}, "it goes on with the rest"
-    world.serving(**FLAGS, instance="two")
+    world.serving(**FLAGS, instance="two", environment=NO_PATHS)
     assert {ran_on(world, execution) for execution in waiting} == {"two"}
     for execution in waiting:
         assert world.row(execution).control["attempts"] == "1", "being left counts as nothing"
@@ -66,7 +67,7 @@ def test_G6_starts_of_other_producers_are_judged_by_their_body(world: World) -> 
     until(lambda: denied(one) >= len(DENIED), "all met")
     assert all(raw(world, "EXISTS", world.keys.row(f"d{number}")) == 0 for number in range(len(DENIED)))
     assert ran_on(world, foreign(world, ALLOWED[0], "a")) == "one"
-    world.serving(**FLAGS, instance="two")
+    world.serving(**FLAGS, instance="two", environment=NO_PATHS)
     assert {ran_on(world, foreign(world, given, f"e{number}")) for number, given in enumerate(DENIED)} == {"two"}
     for number in range(len(DENIED)):
         until(lambda name=f"d{number}": raw(world, "EXISTS", world.keys.row(name)), "its row")  # type: ignore[misc]
@@ -80,10 +81,7 @@ def test_G6_a_flood_of_denied_ones_does_not_hold_up_the_rest(world: World) -> No
     last = world.start("f", ALLOWED[0])
     assert ran_on(world, last) == "one"
     until(lambda: denied(one) >= len(flood), "each was met")
-    world.serving(
-        **FLAGS,
-        instance="two",
-    )
+    world.serving(**FLAGS, instance="two", environment=NO_PATHS)
     assert {ran_on(world, execution) for execution in flood} == {"two"}
 
 
@@ -98,7 +96,7 @@ def test_G6_what_every_host_denies_waits_and_is_told(world: World) -> None:
     assert world.get(execution)["status"] == "pending"
     assert all("dispatch-repo-denied" in supervisor.text() for supervisor in (one, two))
     assert (one.stop(), two.stop()) == (0, 0)
-    world.serving(**FLAGS, instance="three")
+    world.serving(**FLAGS, instance="three", environment=NO_PATHS)
     assert ran_on(world, execution) == "three"
     until(lambda: raw(world, "EXISTS", world.keys.row("body")), "its row")
     assert ran_on(world, "body") == "three"

@@ -10,6 +10,7 @@ import uuid
 from typing import Any
 
 import pytest
+from carriers_by_hand import ended, send_start
 from hosts import SupervisorProcess, World, until
 
 from plaita import jsontext
@@ -128,7 +129,13 @@ def test_G4_where_redis_says_nothing_the_target_stays(world: World, monkeypatch:
         try:
             sender = Sender(runner, Stats())
             judge = Affinity(
-                world.keys, sender, Stats(), instance_id="one", patience_ms=0, step_back=sender.runner.unblock
+                world.keys,
+                sender,
+                Stats(),
+                instance_id="one",
+                patience_ms=0,
+                step_back=sender.runner.unblock,
+                paths=None,
             )
             return await judge.runs_here(carrier, entry)
         finally:
@@ -137,6 +144,19 @@ def test_G4_where_redis_says_nothing_the_target_stays(world: World, monkeypatch:
     assert asyncio.run(ask()) is False
     assert world.do(raw("XRANGE", world.keys.queue, "-", "+")) == [[entry_id, flat]]
     assert world.stats().delayed == 0
+
+
+def test_S1_a_start_without_an_id_keeps_its_first_one_while_it_is_handed_over(world: World) -> None:
+    world.put("f", [{"type": "start", "id": "s", "next": "e"}, {"type": "end", "id": "e", "output": 1}])
+    one, two = (world.serving(instance=name, **FLAGS) for name in ("one", "two"))
+    two.ask("pause")
+    entry_id = send_start(world, "f", target_instance_id="two", tenant_id="default")
+    until(lambda: counter(one, "handed_over") >= 2, "two handovers")
+    assert two.stop() == 0
+    execution = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{world.keys.queue}:{entry_id}"))
+    assert ended(world, execution)["status"] == "completed"
+    assert counter(one, "broadcast") == 1
+    assert world.do(raw("ZRANGE", world.keys.index("completed"), "0", "-1")) == [execution.encode()]
 
 
 def test_G4_the_copy_takes_the_place_of_its_source(world: World) -> None:
