@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from plaita.cli import status_view
 from plaita.cli.control_client import ask
 from plaita.cli.definitions import Definition
 from plaita.client import Client, operations
@@ -81,7 +80,7 @@ def _started(process: subprocess.Popen[bytes], socket_path: str) -> None:
             raise PlaitaError(f"the private supervisor ended with exit code {code} before it was ready")
         try:
             answer = ask(socket_path, "status", timeout=5.0)
-            if answer.get("status") == "running" and status_view.ready_executors(answer):
+            if answer.get("serving"):
                 return
         except UnreachableError:
             pass  # it has not bound its socket yet

@@ -7,31 +7,19 @@ from typing import Any
 
 EXECUTOR_COLUMNS = ("slot", "pid", "state", "execution", "flow", "node", "step", "steps done", "rss MiB", "restarts")
 GATE_COLUMNS = ("gate", "state", "since", "value", "limit", "waiting", "what to do")
-_WORKING = ("idle", "busy")
 
 
-def degraded(status: Mapping[str, Any]) -> list[str]:
-    """Why this supervisor does not serve as it should; empty when it does."""
-    reasons: list[str] = []
-    if status.get("status") != "running":
-        reasons.append(f"its status is {status.get('status')}")
-    if status.get("paused"):
-        reasons.append("it is paused")
-    if not _part(status, "redis").get("connected"):
-        reasons.append("it is not connected to Redis")
-    if _part(status, "disk").get("open") is False:
-        reasons.append("the disk is below its line")
-    if status.get("registry_registered") is False:
-        reasons.append("it is not registered")
-    if not ready_executors(status):
-        reasons.append("no executor is ready")
-    return reasons
+def serves_well(status: Mapping[str, Any]) -> bool:
+    """Whether the exit code is 0. The supervisor judges (``policy.explain``); one of an earlier version has no verdict
+    and says only whether it takes work."""
+    verdict = status.get("verdict")
+    return verdict == "serving" if verdict is not None else status.get("serving") is True
 
 
-def ready_executors(status: Mapping[str, Any]) -> int:
-    """How many executors can work, or do."""
-    executors = status.get("executors") or []
-    return sum(isinstance(one, Mapping) and one.get("state") in _WORKING for one in executors)
+def why(answer: Mapping[str, Any]) -> str:
+    """The supervisor's one line: why it takes work, or does not, and what to do."""
+    told = answer.get("answer")
+    return str(told) if told else "serving" if answer.get("serving") else "NOT taking work"
 
 
 def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -55,13 +43,12 @@ def summary(status: Mapping[str, Any]) -> list[tuple[str, Any]]:
     drain, generations = _part(status, "drain"), _part(status, "generations")
     executors = [one for one in status.get("executors") or [] if isinstance(one, Mapping)]
     busy = sum(one.get("state") == "busy" for one in executors)
-    reasons = degraded(status)
     return [
         ("instance", status.get("instance_id")),
         ("pid", status.get("pid")),
         ("version", status.get("version")),
         ("status", f"{status.get('status')}{' (paused)' if status.get('paused') else ''}"),
-        ("serving", "yes" if not reasons else "no: " + "; ".join(reasons)),
+        ("answer", why(status)),
         ("uptime", seconds(status.get("uptime_s"))),
         ("registered", _yes_no(status.get("registry_registered"))),
         ("redis", f"{'connected' if redis.get('connected') else 'NOT connected'}, {redis.get('server') or '-'}"),

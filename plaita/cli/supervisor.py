@@ -236,7 +236,7 @@ def status(
         answer = _watch(answer, socket, instance, timeout)
     else:
         console().print(_status_page(answer))
-    if status_view.degraded(answer):
+    if not status_view.serves_well(answer):
         raise typer.Exit(exits.FAILED)
 
 
@@ -271,10 +271,9 @@ def explain(socket: SocketOption = None, instance: InstanceOption = None, json_o
         print_json(answer)
         return
     out = console()
+    out.print(status_view.why(answer))
+    out.print()
     out.print(table(status_view.GATE_COLUMNS, status_view.gate_rows(answer)))
-    rest = {name: value for name, value in answer.items() if name != "gates" and value not in (None, [], {}, "")}
-    if rest:
-        out.print(facts(rest.items()))
 
 
 @app.command()

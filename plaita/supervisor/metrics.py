@@ -41,6 +41,8 @@ class Snapshot:
     draining: bool
     registered: bool
     heartbeat_s: float
+    serving: bool = False
+    gates: dict[str, bool] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     queue: dict[str, int | None] = field(default_factory=dict)
 
@@ -70,6 +72,7 @@ class _Collector:
             ("draining", float(facts.draining)),
             ("registered", float(facts.registered)),
             ("heartbeat_timestamp_seconds", facts.heartbeat_s),
+            ("serving", float(facts.serving)),
         ):
             gauge = GaugeMetricFamily(f"plaita_worker_{name}", f"Worker: {name}.", labels=["instance"])
             gauge.add_metric([facts.instance], number)

@@ -153,6 +153,11 @@ class Pool:
         return max(0, available - len(self._waiters))
 
     @property
+    def ready(self) -> int:
+        """How many executors stand, at work or not."""
+        return sum(1 for executor in self.executors if executor.state in (Slot.IDLE, Slot.BUSY))
+
+    @property
     def busy(self) -> int:
         """How many executors a carrier has."""
         return sum(1 for executor in self.executors if executor.reserved)

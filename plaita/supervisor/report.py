@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plaita.clock import boot_ms, iso_utc
-from plaita.policy.generations import ADVICE, Fit
-from plaita.policy.lifecycle import State
+from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.policy import explain
 from plaita.policy.slot import Slot
 from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.supervisor.executor import Executor
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.tenant_gate import EPOCH_ADVICE, TenantGate
+from plaita.supervisor.usual import UsualLengths
 from plaita.unix.processes import rss_kib
 
 _WORDS = {
@@ -25,13 +25,15 @@ _WORDS = {
 }
 
 
-def executor_rows(executors: list[Executor], restarts: list[int]) -> list[dict[str, Any]]:
-    """One object a slot. ``step_s`` and ``rss_mib`` are None where there is nothing to measure."""
-    now = boot_ms()
+def executor_rows(executors: list[Executor], restarts: list[int], lengths: UsualLengths) -> list[dict[str, Any]]:
+    """One object a slot. ``step_s``, ``usual_s``, ``timeout_s`` and ``rss_mib`` are None where there is nothing to
+    measure, ``since`` where no step runs."""
+    now, wall = boot_ms(), wall_ms()
     rows = []
     for executor in executors:
         used = rss_kib(executor.pid) if executor.pid is not None and executor.state is not Slot.GONE else None
-        working = executor.step_started is not None
+        started, key = executor.step_started, executor.node_key
+        usual = None if key is None or started is None else lengths.usual_ms(key)
         rows.append(
             {
                 "slot": executor.slot,
@@ -40,7 +42,10 @@ def executor_rows(executors: list[Executor], restarts: list[int]) -> list[dict[s
                 "execution_id": executor.execution_id,
                 "flow_id": executor.flow_id,
                 "node_id": executor.node_id,
-                "step_s": round((now - executor.step_started) / 1000, 3) if working and executor.step_started else None,
+                "step_s": None if started is None else round((now - started) / 1000, 3),
+                "since": None if started is None else iso_utc(wall - (now - started)),
+                "usual_s": None if usual is None else round(usual / 1000, 3),
+                "timeout_s": None if executor.limit_ms is None else round(executor.limit_ms / 1000, 3),
                 "steps_done": executor.steps_done,
                 "rss_mib": None if used is None else round(used / 1024, 1),
                 "restarts": max(0, restarts[executor.slot]),
@@ -54,6 +59,7 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
     family or budget."""
     streams = stats.streams if stats is not None else []
     lags = [stream.lag for stream in streams]
+    oldest = None if stats is None else stats.oldest_pending_ms
     return {
         "name": keys.queue,
         "group": keys.group,
@@ -63,35 +69,36 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
         "dlq_length": stats.dlq_length if stats is not None else None,
         "delayed": stats.delayed if stats is not None else None,
         "parked": stats.parked if stats is not None else None,
+        "oldest_pending_s": None if oldest is None else round(oldest / 1000, 3),
         "other_family": left.other_family if left is not None else None,
         "other_budget": left.other_budget if left is not None else None,
     }
 
 
-def tenant_rows(tenants: TenantGate, parked: int | None) -> list[dict[str, Any]]:
+def tenant_gates(tenants: TenantGate, parked: int | None) -> list[explain.Gate]:
     """The gates that are of a tenant, not of the host (ledger T2, T3): quota and epoch of the statuses."""
     trouble = tenants.trouble
     expected = tenants.expected_epoch
     found = "" if trouble is None else f"{trouble.why}: {trouble.found or 'none'} in Redis"
+    full = sorted(tenants.waiting)
+    more = f" and {len(full) - 5} more" if len(full) > 5 else ""
     return [
-        {
-            "gate": "tenant quota",
-            "open": not tenants.waiting,
-            "since": None,
-            "value": f"full for {', '.join(sorted(tenants.waiting)[:5])}" if tenants.waiting else "not full",
-            "limit": "",
-            "waiting": parked,
-            "advice": "they go on as places get free; see `plaita tenant status`" if tenants.waiting else "",
-        },
-        {
-            "gate": "tenant epoch",
-            "open": trouble is None,
-            "since": None if trouble is None else iso_utc(trouble.since),
-            "value": found or ("fits" if expected else "not looked at"),
-            "limit": expected,
-            "waiting": 0 if trouble is None else trouble.refused,
-            "advice": "" if trouble is None else EPOCH_ADVICE.get(trouble.why, ""),
-        },
+        explain.Gate(
+            "tenant quota",
+            not full,
+            value=f"full for {', '.join(full[:5])}{more}" if full else "not full",
+            waiting=parked,
+            advice="they go on as places get free; see `plaita tenant status`",
+        ),
+        explain.Gate(
+            "tenant epoch",
+            trouble is None,
+            since=None if trouble is None else trouble.since,
+            value=found or ("fits" if expected else "not looked at"),
+            limit=expected,
+            waiting=0 if trouble is None else trouble.refused,
+            advice="" if trouble is None else EPOCH_ADVICE.get(trouble.why, ""),
+        ),
     ]
 
 
@@ -113,54 +120,42 @@ def tenants_block(tenants: TenantGate, parked: int | None) -> dict[str, Any]:
     }
 
 
-def gate_rows(
-    gate: Gate, free: int, size: int, waiting: int | None, generations: dict[str, str], left: LeftToOthers | None
-) -> list[dict[str, Any]]:
-    """Every gate with state, since when, value and limit, what waits because of it, and what to do."""
-    rows = [
-        {
-            "gate": condition.name,
-            "open": condition.open,
-            "since": iso_utc(condition.since),
-            "value": condition.value,
-            "limit": condition.limit,
-            "waiting": waiting if not condition.open else 0,
-            "advice": "" if condition.open else condition.hint,
-        }
-        for condition in gate.conditions.values()
+def host_gates(gate: Gate) -> list[explain.Gate]:
+    """The conditions of the host, with the advice for when they are shut."""
+    return [
+        explain.Gate(one.name, one.open, one.since, one.value, one.limit, advice=one.hint)
+        for one in gate.conditions.values()
     ]
-    rows.append(
-        {
-            "gate": "executors",
-            "open": free > 0,
-            "since": None,
-            "value": f"{free} free",
-            "limit": str(size),
-            "waiting": waiting if free <= 0 else 0,
-            "advice": "" if free > 0 else "all are at work; see `plaita-supervisor executors`, or raise --executors",
-        }
-    )
-    rows.append(
-        {
-            "gate": "generations",
-            "open": True,
-            "since": None,
-            "value": f"{generations['config_family']} {generations['budget_generation']}",
-            "limit": "",
-            "waiting": None if left is None else left.other_family + left.other_budget,
-            "advice": " ".join(
-                ADVICE[fit]
-                for fit, count in (
-                    (Fit.OTHER_FAMILY, left.other_family if left is not None else 0),
-                    (Fit.OTHER_BUDGET, left.other_budget if left is not None else 0),
-                )
-                if count
-            ),
-        }
-    )
-    return rows
 
 
-def serving(state: State, gate: Gate) -> bool:
-    """Whether this supervisor takes work now."""
-    return state is State.RUNNING and gate.is_open
+def unread(stats: QueueStats | None) -> int | None:
+    """Carriers that no host has read yet; None when nobody can say. A stream that cannot tell its lag (Redis loses it
+    when entries are deleted before they were read) still tells it so: acked entries are deleted."""
+    if stats is None:
+        return None
+    return sum(
+        stream.lag if stream.lag is not None else max(0, stream.length - stream.pending) for stream in stats.streams
+    )
+
+
+def verdict_block(found: explain.Explanation) -> dict[str, Any]:
+    """What ``status`` and ``explain`` both say: whether work is taken, and why or why not in one line."""
+    return {
+        "serving": found.serving,
+        "verdict": found.verdict.value,
+        "answer": found.answer,
+        "reasons": list(found.reasons),
+    }
+
+
+def gate_row(gate: explain.Gate) -> dict[str, Any]:
+    """The object of CONTRACT's ``gates``."""
+    return {
+        "gate": gate.name,
+        "open": gate.open,
+        "since": iso_utc(gate.since),
+        "value": gate.value,
+        "limit": gate.limit,
+        "waiting": gate.waiting,
+        "advice": gate.advice,
+    }

@@ -417,8 +417,7 @@ class Supervisor:
         self._background(self._disk.watch())
         self._background(self._manager.run())
         self._background(self._title())
-        if self._config.metrics_port:
-            self._background(self._view.refresh_metrics())
+        self._background(self._view.watch(self._notifier.status))
         await self._stopped.wait()
         starting.cancel()
         await self._shut_down()

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import plaita
 from plaita.clock import boot_ms, iso_utc, wall_ms
+from plaita.policy import explain
+from plaita.policy.explain import Explanation
 from plaita.policy.lifecycle import State
 from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store import carriers
@@ -28,10 +31,13 @@ from plaita.supervisor.reload import Reload
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.tenant_gate import TenantGate
+from plaita.supervisor.usual import stuck_rows
 
 T = TypeVar("T")
 
-METRICS_EVERY_S = 2.0
+BEAT_S = 1.0
+METRICS_EVERY = 2  # beats
+SAY_EVERY = 10  # beats
 QUEUE_STATS_S = 1.0
 
 
@@ -78,6 +84,7 @@ class View:
         self._pool = pool
         self._templates = templates
         self._last_queue: QueueStats | None = None
+        self._explained: Explanation | None = None
         self._turned = wall_ms()
 
     def facts(self) -> dict[str, Any]:
@@ -89,12 +96,13 @@ class View:
             "node_types": self._templates.node_types,
         }
 
-    async def _queue_stats(self) -> QueueStats | None:
-        return await self._asked(carriers.stats(self._keys))
-
-    async def _left_to_others(self) -> LeftToOthers | None:
+    async def _asked_redis(self) -> tuple[QueueStats | None, LeftToOthers | None]:
         family, budget = self._ids["config_family"], self._ids["budget_generation"]
-        return await self._asked(carriers.left_to_others(self._keys, family, budget))
+        counts = self._asked(carriers.stats(self._keys))
+        others = self._asked(carriers.left_to_others(self._keys, family, budget))
+        stats, left = await asyncio.gather(counts, others)
+        self._last_queue = stats
+        return stats, left
 
     async def _asked(self, call: Call[T]) -> T | None:
         """The answer; None where Redis gives none in time."""
@@ -106,21 +114,72 @@ class View:
             return None
         return answer.value if isinstance(answer, Value) else None
 
+    # -- the one answer -------------------------------------------------------------------------------
+
+    def _explain(self, stats: QueueStats | None, left: LeftToOthers | None) -> Explanation:
+        """What is so now. Kept: the next one dates by it."""
+        pool, life, ids = self._pool, self._life, self._ids
+        facts = explain.Facts(
+            now=wall_ms(),
+            state=life.state.value,
+            host=report.host_gates(self._gate),
+            executors=self._config.executors,
+            ready=pool.ready,
+            free=pool.free,
+            in_hand=life.carriers,
+            template_ready=self._templates.current.can_spawn,
+            unread=report.unread(stats),
+            other_family=None if left is None else left.other_family,
+            other_budget=None if left is None else left.other_budget,
+            generations=f"{ids['config_family']} {ids['budget_generation']}",
+            parts=report.tenant_gates(self.tenants, None if stats is None else stats.parked),
+            registered=self.registrar.registered if self._config.registry else None,
+            stuck=len(self.stuck()),
+        )
+        self._explained = explain.explain(facts, self._explained)
+        return self._explained
+
+    async def explain(self) -> dict[str, Any]:
+        """The answer to ``explain``: every gate, and what waits because of it."""
+        found = self._explain(*await self._asked_redis())
+        return {**report.verdict_block(found), "gates": [report.gate_row(gate) for gate in found.gates]}
+
+    async def watch(self, say: Callable[[str], object]) -> None:
+        """Once a second: look, so that everything is dated; ``say`` the answer to the service manager when it has
+        changed. What a scrape must not ask Redis for itself is asked for it here; its heartbeat is a loop that
+        turns."""
+        said, verdict, again, turns = "", None, 0, 0
+        while True:
+            self._turned = wall_ms()
+            if self._config.metrics_port and turns % METRICS_EVERY == 0:
+                found = self._explain(*await self._asked_redis())
+            else:
+                found = self._explain(self._last_queue if self._config.metrics_port else None, None)
+            # Counts change all the time: they are told now and then, a change of what is so at once.
+            if found.answer != said and (found.verdict is not verdict or turns >= again):
+                say(found.answer)
+                said, verdict, again = found.answer, found.verdict, turns + SAY_EVERY
+            turns += 1
+            await asyncio.sleep(BEAT_S)
+
+    # -- status ---------------------------------------------------------------------------------------
+
     async def status(self) -> dict[str, Any]:
         """The answer to ``status`` (CONTRACT)."""
-        redis = self._gate.conditions["redis"]
-        writes = self._gate.conditions["writes"]
+        stats, left = await self._asked_redis()
+        found = self._explain(stats, left)
+        redis, writes = (self._gate.conditions[name] for name in ("redis", "writes"))
         template = self._templates.current
-        queue = report.queue_block(self._keys, await self._queue_stats(), await self._left_to_others())
+        queue = report.queue_block(self._keys, stats, left)
         return {
             "instance_id": self._config.instance_id,
             "incarnation": self._incarnation,
             "pid": os.getpid(),
             "version": plaita.__version__,
             "status": self._life.state.value,
-            "serving": report.serving(self._life.state, self._gate),
+            **report.verdict_block(found),
             "paused": not self._gate.conditions["pause"].open,
-            "shut": self._gate.shut(),
+            "shut": found.shut,
             "uptime_s": round((boot_ms() - self._life.started) / 1000, 3),
             "registry_registered": self.registrar.registered,
             "redis": {
@@ -133,6 +192,8 @@ class View:
             "tenants": report.tenants_block(self.tenants, queue["parked"]),
             "template": {"pid": template.pid, "generation": template.generation, "ready": template.can_spawn},
             "executors": self.executors(),
+            "stuck": self.stuck(),
+            "deaths": [death.row() for death in self._pool.deaths],
             "disk": self._disk.block(),
             "drain": self.drain(),
             "reload": self.reload.block(),
@@ -143,18 +204,11 @@ class View:
 
     def executors(self) -> list[dict[str, Any]]:
         """The rows of ``executors``, one a slot."""
-        return report.executor_rows(self._pool.executors, self._pool.births.restarts)
+        return report.executor_rows(self._pool.executors, self._pool.births.restarts, self._pool.usual)
 
-    async def explain(self) -> dict[str, Any]:
-        """The answer to ``explain``: every gate, and what waits because of it."""
-        stats = await self._queue_stats()
-        waiting = None
-        if stats is not None and all(stream.lag is not None for stream in stats.streams):
-            waiting = sum(stream.lag or 0 for stream in stats.streams)
-        left = await self._left_to_others()
-        rows = report.gate_rows(self._gate, self._pool.free, self._config.executors, waiting, self._ids, left)
-        rows += report.tenant_rows(self.tenants, stats.parked if stats is not None else None)
-        return {"serving": report.serving(self._life.state, self._gate), "gates": rows}
+    def stuck(self) -> list[dict[str, Any]]:
+        """The steps that take far longer than they do (DECISIONS 24)."""
+        return stuck_rows(self._pool.executors, self._pool.usual, int(self._config.kill_grace * 1000))
 
     def drain(self) -> dict[str, Any]:
         """How far a drain is, and its receipt."""
@@ -183,6 +237,8 @@ class View:
             draining=self._life.state is State.DRAINING,
             registered=self.registrar.registered,
             heartbeat_s=self._turned / 1000,
+            gates=self._explained.gauges if self._explained is not None else {},
+            serving=self._explained is not None and self._explained.serving,
             counters=self._stats.snapshot(),
             queue={
                 "stream_length": queue["stream_length"],
@@ -194,10 +250,3 @@ class View:
                 "claim_min_idle_ms": self._config.claim_min_idle_ms,
             },
         )
-
-    async def refresh_metrics(self) -> None:
-        """What a scrape must not ask Redis for itself; the heartbeat is a loop that turns."""
-        while True:
-            self._turned = wall_ms()
-            self._last_queue = await self._queue_stats()
-            await asyncio.sleep(METRICS_EVERY_S)

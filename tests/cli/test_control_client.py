@@ -187,6 +187,11 @@ STATUS: dict[str, Any] = {
     "pid": 17,
     "version": "0.1.0",
     "status": "running",
+    "serving": True,
+    "verdict": "serving",
+    "answer": "serving; 1 of 1 executors at work",
+    "reasons": [],
+    "shut": [],
     "paused": False,
     "uptime_s": 12.5,
     "registry_registered": True,
@@ -224,24 +229,24 @@ def test_status_json_is_what_the_supervisor_said(plaita_supervisor: Any, serve: 
 @pytest.mark.parametrize(
     "change",
     [
-        {"status": "draining"},
-        {"status": "starting"},
-        {"paused": True},
-        {"redis": {"connected": False}},
-        {"disk": {"open": False}},
-        {"registry_registered": False},
-        {"executors": []},
-        {"executors": [{"slot": 0, "state": "starting"}]},
-        {"redis": None},
+        {"verdict": "not serving", "serving": False, "answer": "NOT taking work: it is paused"},
+        {"verdict": "degraded", "serving": True, "answer": "degraded, and taking work; 1 executor is missing"},
+        {"verdict": None, "serving": False, "answer": None},
+        {"verdict": None, "serving": None},
     ],
     ids=str,
 )
-def test_status_degraded_is_exit_1(plaita_supervisor: Any, serve: Any, change: dict[str, Any]) -> None:
+def test_status_not_serving_or_degraded_is_exit_1(plaita_supervisor: Any, serve: Any, change: dict[str, Any]) -> None:
     path = serve(supervisor_of({**STATUS, **change}))
     told = plaita_supervisor("status", "--socket", path)
     assert told.code == 1
-    assert "no: " in told.out
+    assert (change.get("answer") or "NOT taking work") in told.out or "answer" not in change
     assert plaita_supervisor("status", "--socket", path, "--json").code == 1
+
+
+def test_status_of_an_earlier_version_is_judged_by_what_it_says(plaita_supervisor: Any, serve: Any) -> None:
+    old = {name: value for name, value in STATUS.items() if name not in ("verdict", "answer", "reasons")}
+    assert plaita_supervisor("status", "--socket", serve(supervisor_of(old))).code == 0
 
 
 def test_status_for_people(plaita_supervisor: Any, serve: Any) -> None:
@@ -275,12 +280,14 @@ def test_explain_shows_every_gate(plaita_supervisor: Any, serve: Any) -> None:
         {"gate": "disk", "open": False, "since": "2026-01-01", "value": "1.0", "limit": "5.0", "waiting": 7,
          "advice": "make room"},
     ]  # fmt: skip
-    path = serve(supervisor_of({"ok": True, "serving": False, "gates": gates}))
+    said = {"serving": False, "answer": "NOT taking work: the disk is below its line", "gates": gates}
+    path = serve(supervisor_of({"ok": True, **said}))
     told = plaita_supervisor("explain", "--socket", path)
     assert told.code == 0
+    assert told.out.splitlines()[0] == said["answer"]
     assert "make room" in told.out
     assert "SHUT" in told.out
-    assert plaita_supervisor("explain", "--socket", path, "--json").json == {"serving": False, "gates": gates}
+    assert plaita_supervisor("explain", "--socket", path, "--json").json == said
 
 
 def test_executors_json(plaita_supervisor: Any, serve: Any) -> None:

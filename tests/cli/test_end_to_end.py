@@ -288,7 +288,7 @@ def test_a_supervisor_from_start_to_stop(daemon: Any, run: Run, home: Path, hell
     } <= set(status)  # fmt: skip
     assert (status["instance_id"], status["pid"], status["status"]) == ("host-1", process.pid, "running")
     assert {"slot", "pid", "state", "execution_id", "flow_id", "node_id", "step_s", "steps_done", "rss_mib",
-            "restarts"} == set(status["executors"][0])  # fmt: skip
+            "restarts"} <= set(status["executors"][0])  # fmt: skip
     assert set(status["generations"]) == {"config_family", "config_generation", "budget_generation"}
     for words in (["explain"], ["executors"], ["pause"], ["resume"], ["explain", "--json"]):
         assert run(*words, program=SUPERVISOR).returncode == 0, words
