@@ -26,16 +26,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """``missing``: what a start still waits for. ``shut``: the gates that are shut, each in words. ``left``: carriers
-    in hand. ``spent_s``, ``timeout_s``: of a drain. ``drain_left_ms``: the most a drain may still take until its last
-    step is over or killed. ``reload``: what a reload is at, '' when there is none."""
+    """``missing``: what a start still waits for. ``answer``: of ``policy.explain``, for while it runs. ``left``:
+    carriers in hand. ``spent_s``, ``timeout_s``: of a drain. ``drain_left_ms``: the most a drain may still take until
+    its last step is over or killed. ``reload``: what a reload is at, '' when there is none."""
 
     state: State
     wish: Wish
     missing: Sequence[str] = ()
-    shut: Sequence[str] = ()
-    busy: int = 0
-    executors: int = 0
+    answer: str = ""
     left: int = 0
     oldest: Work | None = None
     spent_s: float = 0.0
@@ -55,8 +53,7 @@ def status_line(facts: Facts) -> str:
         return str(facts.state.value)
     if facts.reload:
         return f"reloading: {facts.reload}"
-    line = f"running, {facts.busy} of {facts.executors} executors busy"
-    return f"{line}; takes no work: {'; '.join(facts.shut)}" if facts.shut else line
+    return facts.answer
 
 
 def _draining(facts: Facts) -> str:

@@ -13,7 +13,6 @@ from plaita.policy.service_manager import Facts, extension_ms, status_line
 from plaita.supervisor.drain import Draining
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.life import Life
-from plaita.supervisor.pool import Pool
 from plaita.supervisor.templates import Templates
 from plaita.unix.notify import Notifier
 
@@ -70,20 +69,14 @@ class ServiceManager:
 
 
 def facts_of(
-    life: Life, gate: Gate, pool: Pool, templates: Templates, draining: Draining, missing: Iterable[str], reload: str
+    life: Life, gate: Gate, templates: Templates, draining: Draining, missing: Iterable[str], reload: str, answer: str
 ) -> Facts:
-    """The moment, as far as systemd is told of it."""
+    """The moment, as far as systemd is told of it. ``answer``: of ``policy.explain``."""
     return Facts(
         state=life.state,
         wish=life.wish,
         missing=[_waits_for(name, gate, templates) for name in sorted(missing)],
-        shut=[
-            f"{shut.name} ({shut.value})"
-            for shut in gate.conditions.values()
-            if not shut.open and shut.name != "status"
-        ],
-        busy=pool.busy,
-        executors=len(pool.executors),
+        answer=answer,
         left=life.carriers,
         oldest=draining.oldest(),
         spent_s=draining.spent_s,

@@ -417,7 +417,7 @@ class Supervisor:
         self._background(self._disk.watch())
         self._background(self._manager.run())
         self._background(self._title())
-        self._background(self._view.watch(self._notifier.status))
+        self._background(self._view.watch())
         await self._stopped.wait()
         starting.cancel()
         await self._shut_down()
@@ -481,8 +481,8 @@ class Supervisor:
             await asyncio.sleep(1.0)
 
     def _facts(self) -> Facts:
-        reload = self._reload.words
-        return facts_of(self._life, self._gate, self._pool, self._templates, self._draining, self._missing, reload)
+        reload, answer = self._reload.words, self._view.answer()
+        return facts_of(self._life, self._gate, self._templates, self._draining, self._missing, reload, answer)
 
     async def _shut_down(self) -> None:
         self._draining.cancel_deadline()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import plaita
@@ -37,7 +36,6 @@ T = TypeVar("T")
 
 BEAT_S = 1.0
 METRICS_EVERY = 2  # beats
-SAY_EVERY = 10  # beats
 QUEUE_STATS_S = 1.0
 
 
@@ -101,7 +99,7 @@ class View:
         counts = self._asked(carriers.stats(self._keys))
         others = self._asked(carriers.left_to_others(self._keys, family, budget))
         stats, left = await asyncio.gather(counts, others)
-        self._last_queue = stats
+        self._last_queue = stats if self._config.metrics_port else None  # else nobody renews it
         return stats, left
 
     async def _asked(self, call: Call[T]) -> T | None:
@@ -144,21 +142,23 @@ class View:
         found = self._explain(*await self._asked_redis())
         return {**report.verdict_block(found), "gates": [report.gate_row(gate) for gate in found.gates]}
 
-    async def watch(self, say: Callable[[str], object]) -> None:
-        """Once a second: look, so that everything is dated; ``say`` the answer to the service manager when it has
-        changed. What a scrape must not ask Redis for itself is asked for it here; its heartbeat is a loop that
-        turns."""
-        said, verdict, again, turns = "", None, 0, 0
+    def answer(self) -> str:
+        """One line for the service manager; asks Redis nothing."""
+        return self._look().answer
+
+    def _look(self) -> Explanation:
+        return self._explain(self._last_queue, None)
+
+    async def watch(self) -> None:
+        """Once a second: look, so that everything is dated. What a scrape must not ask Redis for itself is asked for it
+        here; its heartbeat is a loop that turns."""
+        turns = 0
         while True:
             self._turned = wall_ms()
             if self._config.metrics_port and turns % METRICS_EVERY == 0:
-                found = self._explain(*await self._asked_redis())
+                self._explain(*await self._asked_redis())
             else:
-                found = self._explain(self._last_queue if self._config.metrics_port else None, None)
-            # Counts change all the time: they are told now and then, a change of what is so at once.
-            if found.answer != said and (found.verdict is not verdict or turns >= again):
-                say(found.answer)
-                said, verdict, again = found.answer, found.verdict, turns + SAY_EVERY
+                self._look()
             turns += 1
             await asyncio.sleep(BEAT_S)
 
