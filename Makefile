@@ -25,7 +25,7 @@ test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long"
 
 test-long: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	PLAITA_TEST_COLD=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 crash-matrix: setup
 	$(BIN)/python tests/faults/crash_matrix.py

@@ -21,7 +21,7 @@ def gated(world: World, *, fails: int = 0, **flags: Any) -> Freeze:
     return Freeze(world, {"type": "t_gated", "id": "a", "fails": fails}, **flags)
 
 
-@pytest.mark.parametrize("act", ["success", "failure"])
+@pytest.mark.parametrize("act", ["success", pytest.param("failure", marks=pytest.mark.long)])
 def test_a_late_write_of_a_frozen_supervisor_is_refused(
     world: World,
     proxy: Proxy,
@@ -48,7 +48,7 @@ def test_a_late_write_of_a_frozen_supervisor_is_refused(
     freeze.judge_end()
 
 
-@pytest.mark.parametrize("act", ["success", "failure"])
+@pytest.mark.parametrize("act", ["success", pytest.param("failure", marks=pytest.mark.long)])
 def test_a_frozen_supervisor_finds_a_late_answer_and_changes_nothing(world: World, act: str) -> None:
     freeze = gated(world, fails=1 if act == "failure" else 0)
     freeze.one.signal(signal.SIGSTOP)
@@ -66,7 +66,7 @@ def test_a_frozen_supervisor_finds_a_late_answer_and_changes_nothing(world: Worl
     freeze.judge_end()
 
 
-@pytest.mark.parametrize("act", ["renewal", "release"])
+@pytest.mark.parametrize("act", [pytest.param("renewal", marks=pytest.mark.long), "release"])
 def test_a_frozen_supervisor_takes_nothing_from_the_next_holder(
     world: World, proxy: Proxy, plaita_server_process: Server, act: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_frozen_supervisor_takes_nothing_from_the_next_holder(
     assert two.stop() == 0
 
 
-@pytest.mark.parametrize("act", ["success", "failure"])
+@pytest.mark.parametrize("act", ["success", pytest.param("failure", marks=pytest.mark.long)])
 def test_a_frozen_host_wakes_up_and_writes_over_nothing(world: World, act: str) -> None:
     """All of it stands still, executor and template too, as in a suspended machine: node code itself goes on late."""
     freeze = gated(world, fails=1 if act == "failure" else 0)
@@ -126,7 +126,7 @@ def test_a_frozen_host_wakes_up_and_writes_over_nothing(world: World, act: str) 
     assert freeze.one.stop() == 0
 
 
-@pytest.mark.parametrize("act", ["success", "failure"])
+@pytest.mark.parametrize("act", ["success", pytest.param("failure", marks=pytest.mark.long)])
 def test_a_frozen_executor_is_still_the_owner_while_its_supervisor_lives(world: World, act: str) -> None:
     freeze = gated(world, fails=1 if act == "failure" else 0)
     world.serving(instance="two", **FLAGS)  # waits for a lease that never ends

@@ -71,7 +71,8 @@ def judge(freeze: Freeze, entry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", ["execute", "on_event", "on_cancel", pytest.param("on_timeout", marks=pytest.mark.long)]
+    "entry",
+    ["execute", *(pytest.param(entry, marks=pytest.mark.long) for entry in ("on_event", "on_cancel", "on_timeout"))],
 )
 def test_a_late_write_about_a_wait_is_refused(
     world: World, proxy: Proxy, plaita_server_process: Server, entry: str

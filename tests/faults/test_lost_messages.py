@@ -18,7 +18,7 @@ from plaita.testing.server import Server, raw
 CALLS = ("take", "XREADGROUP", "begin", "commit", "finish")
 
 
-@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", "cut_reply"])
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", pytest.param("cut_reply", marks=pytest.mark.long)])
 def test_each_call_of_a_carriers_way(
     world: World, plaita_server_process: Server, proxy: Proxy, serve: Serve, deed: Deed
 ) -> None:
@@ -37,7 +37,7 @@ def test_each_call_of_a_carriers_way(
     judge(supervisor, supervisor.pid)
 
 
-@pytest.mark.parametrize("deed", ["lose_request", "lose_reply"])
+@pytest.mark.parametrize("deed", [pytest.param("lose_request", marks=pytest.mark.long), "lose_reply"])
 def test_the_calls_of_failing_and_dying_steps(world: World, proxy: Proxy, serve: Serve, deed: Deed) -> None:
     """count_failure, postpone and retake: a failure and a death are counted once each."""
     supervisor = serve(executors=1)
@@ -82,7 +82,7 @@ def entries(file: Path) -> Counter[str]:
     return Counter(line.split()[0] for line in file.read_text().splitlines())
 
 
-@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", "cut_reply"])
+@pytest.mark.parametrize("deed", ["lose_request", "lose_reply", pytest.param("cut_reply", marks=pytest.mark.long)])
 def test_the_calls_of_a_wait_and_its_end(world: World, proxy: Proxy, serve: Serve, client: Client, deed: Deed) -> None:
     """suspend, the client's wake, and what resumes it: one wait with one timer, woken once."""
     supervisor = serve(preload="waiting")

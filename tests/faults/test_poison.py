@@ -75,7 +75,9 @@ def test_S14_a_step_that_kills_its_executor_is_given_up_after_three_starts(world
     assert (status["counters"]["executor_deaths"], status["counters"]["dead_lettered"]) == (3, 1)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told by systemd", "told by nobody"])
+@pytest.mark.parametrize(
+    "told", [True, pytest.param(False, marks=pytest.mark.long)], ids=["told by systemd", "told by nobody"]
+)
 def test_S14_a_step_that_kills_its_supervisor_is_given_up_after_three_starts(world: World, told: bool) -> None:
     gate = world.folder / "gate"
     poison(world, "supervisor", gate=str(gate))

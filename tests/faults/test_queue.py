@@ -424,7 +424,7 @@ def test_Q9_malformed_payloads_are_kept_byte_for_byte_and_never_loop(gated: Worl
 # -- C3 -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["field", "payload"])
+@pytest.mark.parametrize("where", ["field", pytest.param("payload", marks=pytest.mark.long)])
 def test_C3_another_family_is_left_to_its_hosts(gated: World, where: str) -> None:
     """A host of another family reads it first: not run, not looped, run as soon as a host of its own is there."""
     theirs = gated.serving(**FLAGS, **LATER, instance="theirs", dlq_key=f"{gated.keys.queue}:other-dlq")
@@ -449,7 +449,7 @@ def test_C3_another_family_is_left_to_its_hosts(gated: World, where: str) -> Non
     settled(gated)
 
 
-@pytest.mark.parametrize("where", ["field", "payload"])
+@pytest.mark.parametrize("where", ["field", pytest.param("payload", marks=pytest.mark.long)])
 def test_C3_another_family_at_reclaim_spends_no_delivery(gated: World, where: str) -> None:
     stamps = {"config_family": "cf1-0123456789abcdef"}
     if where == "field":

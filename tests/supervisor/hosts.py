@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import warm
+
 from plaita import jsontext
 from plaita.cli.control_client import ask
 from plaita.client import Client
@@ -178,8 +180,13 @@ class SupervisorProcess:
         clean["INVOCATION_ID"] = uuid.uuid4().hex  # as of a unit
         self.environment = {**clean, "PYTHONPATH": str(NODES), "PLAITA_CONFIG": os.devnull, **environment}
         self.command = [*command, *flags]
+        self.process = self._start(cold=bool(through) or "PLAITA_TEST_COLD" in os.environ)
+
+    def _start(self, *, cold: bool) -> subprocess.Popen[bytes] | warm.WarmProcess:
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, env=self.environment, stdout=log, stderr=log)
+            if cold:
+                return subprocess.Popen(self.command, env=self.environment, stdout=log, stderr=log)
+            return warm.start(self.command[3:], self.environment, log.fileno())
 
     @property
     def pid(self) -> int:

@@ -165,7 +165,7 @@ def test_T3_a_supervisor_that_dies_frees_no_place_and_loses_nothing(world: World
     assert counter(again, "finished") == 8
 
 
-@pytest.mark.parametrize("peer", ["one", "two"])
+@pytest.mark.parametrize("peer", ["one", pytest.param("two", marks=pytest.mark.long)])
 @pytest.mark.parametrize("point", sorted(UNDER_QUOTA))
 def test_T3_a_supervisor_killed_at_this_point_of_parking_loses_nothing(world: World, point: str, peer: str) -> None:
     acme = Tenant(world, "acme")

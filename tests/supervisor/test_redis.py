@@ -25,7 +25,7 @@ def _quiet(supervisor: SupervisorProcess, server: Server) -> None:
     assert processed() - before < 200, "a hot loop"
 
 
-@pytest.mark.parametrize("deed", ["flushall", "del-streams", "restart"])
+@pytest.mark.parametrize("deed", ["flushall", pytest.param("del-streams", marks=pytest.mark.long), "restart"])
 def test_Q1_five_times_idle(own_server: Server, own_world: World, deed: str) -> None:
     world = own_world
     supervisor = world.serving(preload="trouble")
@@ -56,7 +56,10 @@ def _answers(world: World) -> bool:
     return isinstance(world.runner.run(raw("PING")), Value)
 
 
-@pytest.mark.parametrize("deed", ["flushall", "del-streams", "restart"])
+@pytest.mark.parametrize(
+    "deed",
+    [pytest.param("flushall", marks=pytest.mark.long), "del-streams", pytest.param("restart", marks=pytest.mark.long)],
+)
 def test_Q1_five_times_in_mid_step(own_server: Server, own_world: World, deed: str) -> None:
     world = own_world
     supervisor = world.serving(preload="trouble", executors=1)
