@@ -106,8 +106,11 @@ def _load(
     read_environment(settings, environ, collect)
     read_flags(settings, flags, collect)
     settle_redis_or_embedded(collect)
-    known = {variable for setting in every.values() for variable in setting.environment}
-    warn_of_misspelt_variables(environ, known | {"PLAITA_CONFIG", "PLAITA_REDIS_URL_FILE"}, collect)
+    known = {"PLAITA_CONFIG"}
+    for setting in every.values():
+        known.update(setting.environment)
+        known.update(f"{variable}_FILE" for variable in setting.environment if setting.secret)
+    warn_of_misspelt_variables(environ, known, collect)
     values = prepare(settings, collect)
     if issubclass(model, SupervisorConfig):
         values.setdefault("socket", default_socket(environ))

@@ -25,12 +25,12 @@ told all at once, each with its source, and exit with 78; systemd does not try a
     plaita-supervisor: flag --queue-name: '': it is empty; right is a name without spaces or control characters
     plaita-supervisor: flag --executors: 'none': input should be a valid integer, ...; right is a whole number ...
 
-A setting marked *lenient* warns and takes its default when the environment or the file holds nonsense, as it always
-did; as a flag, nonsense stops. *Pulled in*: a number outside is replaced by the bound, with a warning. Yes/no
-variables are on for the exact text `1` only.
+The last column says what a bad value does: it *stops* the start, or *warns* and something safe is used. As a flag,
+nonsense always stops. Yes/no variables are on for the exact text `1` only.
 
-**Secrets.** `PLAITA_REDIS_URL_FILE` (and `redis_url_file` in the TOML file) name a file that holds the URL, for
-`LoadCredential=` and the like. Passwords are shown nowhere: not in logs, `status`, `check` or error messages.
+**Secrets.** What the table names with `_FILE` can be given as a file that holds it (64 KiB at most; line ends behind it
+do not count), for `LoadCredential=` and the like. Passwords are shown nowhere: not in logs, `status`, `check` or error
+messages.
 
 **Embedded.** `--embedded DIR` runs the bundled Valkey on a unix socket in `DIR`, with its data there. Other commands
 find it with the same flag or `PLAITA_EMBEDDED`. It excludes `--redis-url`; where the two come from different places,
@@ -65,15 +65,20 @@ def _default(field: FieldInfo, name: str) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"`{value}`"
 
 
+def _bad(setting: Setting) -> str:
+    """What a bad value does, in the environment or the file."""
+    safe = "no" if setting.switch else "the default"
+    outcome = f"warns: {safe}" if setting.optional else "stops"
+    bounds = [f"{bound:g}" for bound in (setting.low, setting.high) if bound is not None]
+    return outcome + (f"; a number outside warns: the bound ({', '.join(bounds)})" if bounds else "")
+
+
 def _row(name: str, setting: Setting, field: FieldInfo) -> str:
-    marks = [setting.right]
-    if setting.optional:
-        marks.append("*lenient*")
-    if setting.low is not None:
-        marks.append("*pulled in*")
-    variables = " ".join(f"`{variable}`" for variable in setting.environment)
+    endings = ("", "_FILE") if setting.secret else ("",)
+    keys = " ".join(f"`{name}{ending.lower()}`" for ending in endings)
+    variables = " ".join(f"`{variable}{ending}`" for variable in setting.environment for ending in endings)
     flag = f"`{setting.flag}`" if setting.flag else "–"
-    cells = (f"`{name}`", flag, variables, _default(field, name), setting.about, "; ".join(marks))
+    cells = (keys, flag, variables, _default(field, name), setting.about, setting.right, _bad(setting))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -81,8 +86,8 @@ def page() -> str:
     """The whole page."""
     fields = {**CredentialConfig.model_fields, **SupervisorConfig.model_fields}
     lines = [
-        "| file key | flag | environment | default | what it does | right values |",
-        "|---|---|---|---|---|---|",
+        "| file key | flag | environment | default | what it does | right values | a bad value |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [_row(name, setting, fields[name]) for name, setting in every_setting().items()]
     return _HEAD + "\n" + "\n".join(lines) + "\n"

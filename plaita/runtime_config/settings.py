@@ -514,7 +514,7 @@ class SupervisorConfig(ConnectionConfig):
     ] = None
     default_node_timeout_ms: Annotated[
         int | None,
-        Field(ge=1),
+        Field(ge=1, le=3650 * DAY_SECONDS * 1000),
         BeforeValidator(as_duration_ms),
         Setting(
             ("PLAITA_DEFAULT_NODE_TIMEOUT",),

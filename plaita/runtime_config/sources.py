@@ -14,6 +14,8 @@ from typing import Any
 
 from plaita.runtime_config.settings import Setting
 
+MAX_SECRET_BYTES = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -69,13 +71,21 @@ def read_file(path: Path, known: Mapping[str, Setting], collect: Collector, want
 
 
 def _secret_from(path: Any, source: str, collect: Collector) -> str | None:
-    try:
-        text = Path(str(path)).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        collect.faults.append(f"{source}: the file {str(path)!r} cannot be read ({reason}); name a readable file")
+    if not isinstance(path, str) or not path:
+        collect.faults.append(f"{source}: {path!r} names no file; name a readable file")
         return None
-    return text.strip("\r\n")
+    try:
+        with open(path, "rb") as file:
+            found = file.read(MAX_SECRET_BYTES + 1)
+        if len(found) > MAX_SECRET_BYTES:
+            raise ValueError(f"more than {MAX_SECRET_BYTES} bytes")
+        return found.decode("utf-8").strip("\r\n")
+    except UnicodeDecodeError:
+        reason = "not UTF-8 text"  # its own words would show what is in there
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    collect.faults.append(f"{source}: the file {path!r} cannot be read ({reason}); name a readable file")
+    return None
 
 
 def read_environment(settings: Mapping[str, Setting], environ: Mapping[str, str], collect: Collector) -> None:

@@ -93,6 +93,14 @@ def test_C2_a_producer_computes_the_same_family() -> None:
         (f"redis://{MARKER}@h:1/0", "redis://***@h:1/0"),
         (f"redis://:{MARKER}@x@h:1/0", "redis://:***@h:1/0"),
         (f"unix:///run/r.sock?password={MARKER}&db=1", "unix:///run/r.sock?password=***&db=1"),
+        (f"redis://h/0?PASSWORD={MARKER}&x_token={MARKER}&db=1", "redis://h/0?PASSWORD=***&x_token=***&db=1"),
+        # a password with characters that should have been escaped
+        (f"redis://u:{MARKER}#x@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://u:{MARKER}/x@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://u:{MARKER}?x@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://{MARKER}/x@h:1/0", "redis://***@h:1/0"),
+        (f"redis://u:{MARKER}@[::1", "(masked)"),
+        (f"redis:/u:{MARKER}@h", "(masked)"),
     ],
 )
 def test_mask_url(url: str, shown: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,21 @@ def test_C1_a_secret_file_named_in_the_file(tmp_path: Path, toml: Any) -> None:
     secret = tmp_path / "url"
     secret.write_text("redis://h:6379/3")
     assert load(file=toml(f'redis_url_file = "{secret}"')).redis_url == "redis://h:6379/3"
+
+
+@pytest.mark.parametrize("bad", ["", "folder", "\0", "large", "binary"])
+def test_C1_a_secret_file_that_is_none_is_a_fault_and_shows_nothing(tmp_path: Path, toml: Any, bad: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_text(f"redis://:{MARKER}@h/0" + "x" * 65536)
+    (tmp_path / "binary").write_bytes(MARKER.encode() + b"\xff")
+    name = "" if not bad else "a\0b" if bad == "\0" else str(tmp_path / bad)
+    file = toml(f"redis_url_file = {json.dumps(name)}")
+    for found in (faults({"PLAITA_REDIS_URL_FILE": name}), faults(file=file)):
+        [fault] = found
+        assert "name a readable file" in fault
+        assert MARKER not in fault
+    [fault] = faults(file=toml("redis_url_file = 5"))
+    assert "5 names no file" in fault
 
 
 # -- this host ----------------------------------------------------------------------------------
