@@ -37,8 +37,7 @@ def ask(path: str, command: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, **
     request = jsontext.dumps({"command": command, **arguments}) + b"\n"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
         try:
-            connection.settimeout(timeout)
-            connection.connect(path)
+            _connect(connection, path, deadline)
             connection.sendall(request)
             line = _read_line(connection, deadline)
         except TimeoutError:
@@ -46,6 +45,19 @@ def ask(path: str, command: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, **
         except OSError as error:
             raise UnreachableError(f"socket {path}: {_nobody(error)}") from None
     return _judge(line, path, command)
+
+
+def _connect(connection: socket.socket, path: str, deadline: float) -> None:
+    """Also to one whose queue of connections is full for a moment. Raises OSError."""
+    while True:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            connection.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError from None
+            time.sleep(0.01)
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:

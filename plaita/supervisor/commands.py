@@ -62,7 +62,8 @@ class Commands:
 
     async def _drain(self, request: dict[str, Any]) -> dict[str, Any]:
         deadline = request.get("deadline")
-        if deadline is not None and not (isinstance(deadline, int | float) and 0 <= deadline <= DEADLINE_MAX_S):
+        is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+        if deadline is not None and not (is_number and 0 <= deadline <= DEADLINE_MAX_S):
             return _refused(f"deadline: {deadline!r} is not a number of seconds from 0 to {DEADLINE_MAX_S}")
         if deadline is not None:
             self._draining.ask_for(float(deadline))

@@ -1,5 +1,6 @@
 """The control socket: one JSON object a line in, one out (CONTRACT "Socket protocol"). A slow, silent or rude client
-harms nobody: every connection has a deadline, a line has a limit, and there are only so many connections.
+harms nobody: every connection has a deadline, a line has a limit, and of too many connections the oldest that waits is
+let go. A socket whose file somebody deleted is made again.
 """
 
 from __future__ import annotations
@@ -7,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from plaita import jsontext
@@ -20,7 +23,12 @@ from plaita.supervisor import logs
 LINE_MAX = 64 * 1024
 IDLE_S = 10.0
 MAX_CONNECTIONS = 64
+BACKLOG = 256
 WRITE_S = 5.0
+MODE = 0o660
+LOCK_S = 5.0
+LOOK_S = 2.0
+SAY_EVERY = 30  # looks
 
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -29,30 +37,46 @@ def listen(path: str) -> socket.socket:
     """Bind ``path`` with mode 0660. A stale socket is replaced, a live one is not. Raises ConfigError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        _make_room(path)
-        # The umask is set before bind, so that there is no moment at which others could connect.
-        before = os.umask(0o117)
-        try:
+        folder = os.path.dirname(path) or "."
+        os.makedirs(folder, mode=0o750, exist_ok=True)
+        with _alone(folder):
+            _make_room(path)
+            # The file gets this mode, less the umask, as it is made: at no moment can others connect.
+            os.fchmod(sock.fileno(), MODE)
             sock.bind(path)
-        finally:
-            os.umask(before)
-        sock.listen(MAX_CONNECTIONS)
+            if stat.S_IMODE(os.lstat(path).st_mode) != MODE:
+                os.chmod(path, MODE)  # what a stricter umask has taken away
+            sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        advice = "give another with --socket"
-        if error.errno == errno.EADDRINUSE:
-            advice = "another supervisor was faster; " + advice
-        raise ConfigError([f"--socket {path!r}: {error.strerror or error}; {advice}"]) from None
+        raise ConfigError([f"--socket {path!r}: {error.strerror or error}; give another with --socket"]) from None
     except ConfigError:
         sock.close()
         raise
     return sock
 
 
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """One supervisor at a time looks and binds in this folder: of two that find the same stale socket, the second would
+    remove the live one of the first. The lock goes with the process, and leaves no file."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise OSError(errno.EBUSY, f"somebody holds a lock on {folder!r}") from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _make_room(path: str) -> None:
-    folder = os.path.dirname(path)
-    if folder and not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o750, exist_ok=True)
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -68,9 +92,19 @@ def _make_room(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             return
+        except (TimeoutError, BlockingIOError):  # its queue of connections is full: somebody has it
+            pass
         except OSError as error:
             raise ConfigError([f"--socket {path!r}: it cannot be probed ({error.strerror or error})"]) from None
     raise ConfigError([f"--socket {path!r}: a live supervisor listens there; stop it, or give another with --socket"])
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class ControlServer:
@@ -79,30 +113,68 @@ class ControlServer:
     def __init__(self, sock: socket.socket, handlers: dict[str, Handler]) -> None:
         self._sock = sock
         self._path = str(sock.getsockname())
-        found = os.lstat(self._path)
-        self._inode = (found.st_dev, found.st_ino)
+        self._inode = _inode(self._path)
         self._handlers = handlers
         self._server: asyncio.Server | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._connections = 0
+        self._waiting: dict[asyncio.StreamWriter, None] = {}  # for their client, the one that waits longest first
 
     async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, sock=self._sock, limit=LINE_MAX)
+        """Serve, and look now and then whether the file is still there."""
+        self._server = await self._listen_on(self._sock)
+        self._keeping = asyncio.create_task(self._keep(), name="control socket")
 
     async def stop(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
         if self._server is not None:
             self._server.close()
-        with contextlib.suppress(FileNotFoundError):
-            found = os.lstat(self._path)
-            if (found.st_dev, found.st_ino) == self._inode:
+        if self._inode is not None and _inode(self._path) == self._inode:
+            with contextlib.suppress(OSError):
                 os.unlink(self._path)
+
+    async def _listen_on(self, sock: socket.socket) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_MAX, backlog=BACKLOG)
+
+    # -- the file ----------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """A file that a cleaner of temporary folders, or a person, has deleted is made again; what somebody else has
+        put there is left alone, unless it is a socket that nobody listens on."""
+        refused = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if _inode(self._path) == self._inode:
+                refused = 0
+                continue
+            try:
+                await self._again()
+            except ConfigError as error:
+                if refused % SAY_EVERY == 0:
+                    logs.error("control.socket_gone", reason="; ".join(error.faults))
+                refused += 1
+            else:
+                refused = 0
+                logs.warning("control.socket_made_again", path=self._path)
+
+    async def _again(self) -> None:
+        sock = await asyncio.to_thread(listen, self._path)
+        before, self._inode = self._server, _inode(self._path)
+        self._server = await self._listen_on(sock)
+        if before is not None:
+            before.close()  # nobody can find it any more; who is connected stays
+
+    # -- connections -------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         try:
-            if self._connections > MAX_CONNECTIONS:
+            if self._connections > MAX_CONNECTIONS and not self._let_one_go():
                 await self._answer(writer, {"ok": False, "error": "too many connections; try again"})
                 return
             while True:
+                self._waiting[writer] = None
                 try:
                     line = await asyncio.wait_for(reader.readline(), IDLE_S)
                 except ValueError:
@@ -110,12 +182,25 @@ class ControlServer:
                     return
                 if not line.endswith(b"\n"):
                     return
-                await self._answer(writer, await self._handle(line))
+                self._waiting.pop(writer, None)
+                answer = await self._handle(line)
+                self._waiting[writer] = None
+                await self._answer(writer, answer)
+                self._waiting.pop(writer, None)
         except (TimeoutError, ConnectionError):
             return
         finally:
             self._connections -= 1
+            self._waiting.pop(writer, None)
             writer.transport.abort()
+
+    def _let_one_go(self) -> bool:
+        """End the connection that waits longest for its client; False when each is being served."""
+        for writer in self._waiting:
+            del self._waiting[writer]
+            writer.transport.abort()
+            return True
+        return False
 
     async def _handle(self, line: bytes) -> dict[str, Any]:
         try:

@@ -146,6 +146,27 @@ def test_nobody_there(short_path: Path) -> None:
         control_client.ask("/tmp/" + "x" * 120, "status")
 
 
+def test_a_full_queue_of_connections_is_waited_for(short_path: Path) -> None:
+    path = str(short_path / "full.sock")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(path)
+        listener.listen(0)
+        first.connect(path)
+        with pytest.raises(UnreachableError, match=r"within 0\.1 s"):
+            control_client.ask(path, "status", timeout=0.1)
+
+        def serve_both() -> None:
+            listener.accept()[0].close()
+            with listener.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b'{"ok": true}\n')
+
+        timer = threading.Timer(0.1, serve_both)
+        timer.start()
+        assert control_client.ask(path, "status", timeout=20) == {}
+        timer.join()
+
+
 # -- which one is meant ---------------------------------------------------------------------------
 
 
