@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from plaita.runtime_config.secrets import shown
 from plaita.runtime_config.settings import ConnectionConfig, Setting
-from plaita.runtime_config.sources import Collector, Given
+from plaita.runtime_config.sources import FILE, FLAG, Collector, Given
 
 Config = TypeVar("Config", bound=ConnectionConfig)
 
@@ -21,7 +21,7 @@ Config = TypeVar("Config", bound=ConnectionConfig)
 def _switch(given: Given, setting: Setting, collect: Collector) -> bool | None:
     """The value of a yes/no setting as its field means it; None = not said (a warning or fault has been noted)."""
     value: object = given.value
-    if given.rank in (0, 3) and isinstance(value, bool):
+    if given.rank in (FILE, FLAG) and isinstance(value, bool):
         return value
     if value in ("1", "0", ""):
         return (value == "1") != setting.inverted
@@ -97,9 +97,9 @@ def _note(
     collect: Collector,
 ) -> None:
     value = values.pop(name, None)
-    given = collect.given.pop(name, Given(value, f"default of {name}", 3))
+    given = collect.given.pop(name, Given(value, f"default of {name}", FLAG))
     message = f"{given.source}: {shown(given.value, setting)}: {_reason(detail)}; right is {setting.right}"
-    if setting.optional and given.rank != 3:
+    if setting.optional and given.rank != FLAG:
         default = model.model_fields[name].default
         collect.warnings.append(f"{message}; the default {default!r} is used")
     else:

@@ -21,6 +21,7 @@ from plaita.runtime_config.settings import (
 )
 from plaita.runtime_config.sources import (
     Collector,
+    read_credentials,
     read_environment,
     read_file,
     read_flags,
@@ -103,6 +104,7 @@ def _load(
     path = Path(named) if named is not None else DEFAULT_CONFIG_FILE
     if named is not None or path.exists():
         read_file(path, every, collect, frozenset(settings))
+    read_credentials(settings, environ, collect)
     read_environment(settings, environ, collect)
     read_flags(settings, flags, collect)
     settle_redis_or_embedded(collect)

@@ -1,4 +1,4 @@
-"""Where values come from: flags, environment, TOML file. Collects what was given and by whom; judges no value.
+"""Where values come from: flags, environment, credentials, TOML file. Collects what was given by whom; judges no value.
 
 Precedence is a rank; every fault is noted and the reading goes on, so that all are told together (ledger C1).
 """
@@ -6,6 +6,7 @@ Precedence is a rank; every fault is noted and the reading goes on, so that all 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from typing import Any
 from plaita.runtime_config.settings import Setting
 
 MAX_SECRET_BYTES = 64 * 1024
+# By precedence; an alias is a variable of an old or a general name.
+FILE, ALIAS, CREDENTIAL, ENVIRONMENT, FLAG = range(5)
+CREDENTIAL_PREFIX = "plaita."
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as somebody wrote it, its ``source`` in words, its ``rank``: 3 flag, 2 environment, 1 alias, 0 file."""
+    """A value as somebody wrote it, its ``source`` in words, its ``rank``."""
 
     value: Any
     source: str
@@ -67,7 +71,7 @@ def read_file(path: Path, known: Mapping[str, Setting], collect: Collector, want
                 value = _secret_from(value, source, collect)
                 if value is None:
                     continue
-            collect.offer(base, value, source, 0)
+            collect.offer(base, value, source, FILE)
 
 
 def _secret_from(path: Any, source: str, collect: Collector) -> str | None:
@@ -91,7 +95,7 @@ def _secret_from(path: Any, source: str, collect: Collector) -> str | None:
 def read_environment(settings: Mapping[str, Setting], environ: Mapping[str, str], collect: Collector) -> None:
     for name, setting in settings.items():
         for position, variable in enumerate(setting.environment):
-            rank = 2 if variable.startswith("PLAITA_") and position == 0 else 1
+            rank = ENVIRONMENT if variable.startswith("PLAITA_") and position == 0 else ALIAS
             source = f"environment {variable}"
             value: str | None = environ.get(variable)
             from_file = environ.get(f"{variable}_FILE") if setting.secret else None
@@ -105,13 +109,31 @@ def read_environment(settings: Mapping[str, Setting], environ: Mapping[str, str]
             collect.offer(name, value, source, rank)
 
 
+def read_credentials(settings: Mapping[str, Setting], environ: Mapping[str, str], collect: Collector) -> None:
+    """Secrets that systemd handed over: ``plaita.<setting>`` in ``$CREDENTIALS_DIRECTORY``. One that is not there was
+    not given: the units name all of them, and systemd leaves out what nobody has put down."""
+    folder = environ.get("CREDENTIALS_DIRECTORY", "")
+    if not folder:
+        return
+    for name, setting in settings.items():
+        path = f"{folder}/{CREDENTIAL_PREFIX}{name}"
+        if not setting.secret or not os.path.lexists(path):
+            continue
+        source = f"credential {CREDENTIAL_PREFIX}{name}"
+        value = _secret_from(path, source, collect)
+        if value == "":
+            collect.faults.append(f"{source}: it is empty; right is {setting.right}")
+        elif value is not None:
+            collect.offer(name, value, source, CREDENTIAL)
+
+
 def read_flags(settings: Mapping[str, Setting], flags: Mapping[str, Any], collect: Collector) -> None:
     unknown = sorted(set(flags) - set(settings))
     if unknown:
         raise TypeError(f"flags {unknown} are no settings: a mistake of the caller")
     for name, value in flags.items():
         if value is not None and not (name == "preload" and not value):
-            collect.offer(name, value, f"flag {settings[name].flag or '--' + name.replace('_', '-')}", 3)
+            collect.offer(name, value, f"flag {settings[name].flag or '--' + name.replace('_', '-')}", FLAG)
 
 
 def settle_redis_or_embedded(collect: Collector) -> None:

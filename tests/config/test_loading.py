@@ -330,6 +330,40 @@ def test_C1_a_secret_file_that_is_none_is_a_fault_and_shows_nothing(tmp_path: Pa
     assert "5 names no file" in fault
 
 
+def test_C1_a_credential_of_the_service_manager(tmp_path: Path, toml: Any) -> None:
+    here = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert load(here).redis_url == "redis://localhost:6379/0"  # systemd leaves out what is not there
+    (tmp_path / "redis_url").write_text("redis://other:1/0")  # a credential of somebody else's name
+    assert "redis_url" not in load(here).sources
+    (tmp_path / "plaita.redis_url").write_text(f"redis://:{MARKER}@cred:1/0\n")
+    config = load(here)
+    assert config.redis_url == f"redis://:{MARKER}@cred:1/0"
+    assert config.sources["redis_url"] == "credential plaita.redis_url"
+    file = toml('redis_url = "redis://file:1/0"')
+    assert load(here, file=file).redis_url.endswith("@cred:1/0")
+    assert load({**here, "REDIS_URL": "redis://alias:1/0"}).redis_url.endswith("@cred:1/0")
+    assert load({**here, "PLAITA_REDIS_URL": "redis://env:1/0"}).redis_url == "redis://env:1/0"
+    assert load(here, redis_url="redis://flag:1/0").redis_url == "redis://flag:1/0"
+    assert load({**here, "PLAITA_EMBEDDED": str(tmp_path)}).embedded == str(tmp_path)
+    (tmp_path / "plaita.queue_name").write_text("no-secret")  # settings that are no secrets do not come this way
+    assert load(here).queue_name == "plaita:flow:queue"
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"), [("", "it is empty"), (f"http://:{MARKER}@h/0", "redis://"), (None, "cannot be read")]
+)
+def test_C1_a_credential_that_is_none(tmp_path: Path, content: str | None, wanted: str) -> None:
+    path = tmp_path / "plaita.redis_url"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    [fault] = faults({"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert "credential plaita.redis_url" in fault
+    assert wanted in fault
+    assert MARKER not in fault
+
+
 # -- this host ----------------------------------------------------------------------------------
 
 
