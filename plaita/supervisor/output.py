@@ -49,6 +49,10 @@ class OutputReader:
         self._report_dropped()
         self._logged = 0
 
+    def allow(self, size: int) -> None:
+        """Log so many more bytes of this step at least: something was asked for."""
+        self._logged = min(self._logged, LOGGED_PER_STEP - size)
+
     def close(self) -> None:
         """Log what is left in the pipe, without waiting for others that still hold its write end; then close it."""
         if self._fd is None:

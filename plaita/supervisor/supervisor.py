@@ -37,6 +37,7 @@ from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.drain import Draining
 from plaita.supervisor.embedded_hold import EmbeddedHold
 from plaita.supervisor.failover import Failover
+from plaita.supervisor.full_report import ask_for_stacks, log_status
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.held import Held
 from plaita.supervisor.housekeeping import Housekeeping
@@ -525,12 +526,8 @@ class Supervisor:
         self._background(self._log_status_later())
 
     async def _log_status_later(self) -> None:
-        status = await self._view.status()
-        executors = status.pop("executors")
-        for name, value in status.items():
-            logs.info("status", **{name: value})
-        for row in executors:
-            logs.info("status.executor", **row)
+        log_status(await self._view.status())
+        ask_for_stacks(self._pool.executors)
 
     # -- what is asked of it -------------------------------------------------------------------------------------
 

@@ -318,6 +318,16 @@ def oom_score_adj(pid: int) -> int | None:
         return None
 
 
+def catches(pid: int, signal_number: int) -> bool:
+    """Whether the process has a handler for this signal now. False too when it cannot be looked at."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (signal_number - 1) & 1)
+
+
 def rss_kib(pid: int) -> int | None:
     """Resident memory in KiB from /proc/<pid>/statm, or None when the process is gone."""
     try:
