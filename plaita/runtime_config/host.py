@@ -10,6 +10,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from plaita.runtime_config.redis_tls import tls_context
+from plaita.runtime_config.redis_url import mask_url, read_redis_url
 from plaita.runtime_config.settings import MAX_SOCKET_PATH_BYTES, ConnectionConfig, SupervisorConfig, settings_of
 
 ANSWERS_WITHIN_S = 2.0
@@ -44,6 +46,12 @@ def host_faults(config: ConnectionConfig, sources: Mapping[str, str]) -> list[st
         return f"{source}: {getattr(config, name)!r}: {reason}; right is {setting.right}"
 
     faults: list[str] = []
+    if config.embedded is None and (options := read_redis_url(config.redis_url).tls):
+        try:
+            tls_context(options)
+        except ValueError as error:
+            source = sources.get("redis_url", "default of redis_url")
+            faults.append(f"{source}: {mask_url(config.redis_url)!r}: {error}; right is a file this user can read")
     if not isinstance(config, SupervisorConfig):
         return faults
     if config.embedded is not None and (reason := folder_fault(Path(config.embedded))):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from plaita.runtime_config.redis_url import check_redis_url
 from plaita.runtime_config.values import (
     AbsolutePath,
     Identity,
@@ -28,7 +29,6 @@ from plaita.runtime_config.values import (
     check_identity,
     check_instance_id,
     check_key_prefix,
-    check_redis_url,
 )
 
 DEFAULT_REDIS_URL = "redis://localhost:6379/0"
@@ -91,7 +91,7 @@ class ConnectionConfig(BaseModel):
         Setting(
             ("PLAITA_REDIS_URL", "REDIS_URL"),
             "the Redis or Valkey server",
-            "a URL such as redis://localhost:6379/0, rediss://..., unix:///path or redis+sentinel://...",
+            "a URL: redis://[user:password@]host:6379/0, rediss://, unix:///path or redis+sentinel://host:26379,.../service",
             flag="--redis-url",
             secret=True,
         ),

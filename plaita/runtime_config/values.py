@@ -10,14 +10,11 @@ import re
 import unicodedata
 from datetime import timedelta
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from plaita.errors import InputError
 from plaita.ids import check_id
-
-REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
 
 def _not_a_bool(value: Any) -> Any:
@@ -54,29 +51,6 @@ def check_key_prefix(value: str) -> str:
     check_identity(value)
     if re.search(r"[{}]", value) and not re.fullmatch(r"[^{}]*\{[^{}]+\}[^{}]*", value):
         raise ValueError("its braces are no Redis hash tag")
-    return value
-
-
-def check_redis_url(value: str) -> str:
-    check_identity(value)
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError:
-        raise ValueError("its host or port cannot be read") from None
-    if parts.scheme not in REDIS_SCHEMES:
-        raise ValueError("its scheme is none of " + ", ".join(f"{scheme}://" for scheme in REDIS_SCHEMES))
-    if parts.scheme == "unix":
-        if not parts.path.startswith("/"):
-            raise ValueError("it names no absolute path of a socket")
-        return value
-    if not parts.hostname and "," not in parts.netloc:
-        raise ValueError("it names no host")
-    if port == 0:
-        raise ValueError("port 0 cannot be connected to")
-    database = parts.path.lstrip("/")
-    if database and "sentinel" not in parts.scheme and not database.isdecimal():
-        raise ValueError(f"its database {database!r} is no number")
     return value
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from plaita.errors import InputError
 from plaita.storage.base import ExecutionStorage, FlowStorage
 from plaita.storage.redis import Connected
+from plaita.store.endpoint import parse_endpoint
 from plaita.store.keys import Keys
-from plaita.store.wire import parse_endpoint
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def one_server(executions: ExecutionStorage, flows: FlowStorage) -> tuple[Connec
     assert isinstance(executions, Connected)
     assert isinstance(flows, Connected)
     places = [parse_endpoint(storage.url) for storage in (executions, flows)]
-    if len({(place.host, place.port, place.path, place.db) for place in places}) > 1:
+    if len({place.server for place in places}) > 1:
         shown = " and ".join(place.shown for place in places)
         raise InputError(f"execution_storage and flow_storage: {shown} are two servers; both must be on one")
     if executions.keys.tenant != flows.keys.tenant:

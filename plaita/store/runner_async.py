@@ -11,15 +11,18 @@ import asyncio
 import random
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import hiredis
 
 from plaita.clock import wall_ms
-from plaita.store import wire
+from plaita.store import dialling, wire
 from plaita.store.call import LANES, Answer, Call, Lane, Refused, Unavailable, Unknown, Value
+from plaita.store.connect_async import Session, connect
+from plaita.store.endpoint import Endpoint, parse_endpoint
+from plaita.store.sentinel import Sentinels
 
 T = TypeVar("T")
 
@@ -56,11 +59,12 @@ class _Pending:
             self.future.set_result(answer)
 
 
-class _Wire(asyncio.Protocol):
+class _Wire(Session):
     """One connection. Replies come in the order of ``waiting``, whether or not their callers are still there."""
 
-    def __init__(self, lane: _Lane) -> None:
+    def __init__(self, lane: _Lane, endpoint: Endpoint) -> None:
         self._lane = lane
+        self._endpoint = endpoint
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -70,8 +74,6 @@ class _Wire(asyncio.Protocol):
         self.paused = False
         self.lost: str | None = None
         self.waiting: deque[_Pending] = deque()
-        self.client_id = 0
-        self.server = ""
 
     # -- asyncio.Protocol --------------------------------------------------------------------------
 
@@ -89,13 +91,13 @@ class _Wire(asyncio.Protocol):
                 self._answer(self.waiting.popleft(), reply)
                 reply = reader.gets()
         except (hiredis.ProtocolError, IndexError) as error:
-            self.abort(f"not the replies of a Redis server ({type(error).__name__})")
+            self.abort(dialling.no_replies(data, type(error).__name__))
             return
         if self._retired and not self.waiting:
             self.abort("retired")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fall(f"connection lost{f' ({error})' if error else ''}")
+        self._fall(f"connection lost{f' ({dialling.reason(self._endpoint, error)})' if error else ''}")
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -114,6 +116,15 @@ class _Wire(asyncio.Protocol):
             self._progress = self._lane.loop.time()
             self._watch()
         self._transport.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+    async def ask(self, calls: Sequence[Call[Any]]) -> list[Answer[Any]]:
+        pendings = [_Pending(call, self._lane.loop.create_future()) for call in calls]
+        if self.lost is None:
+            self.send(pendings, [wire.pack(call) for call in calls])
+            answers = await asyncio.gather(*(pending.future for pending in pendings))
+            if not any(isinstance(answer, Unknown) for answer in answers):
+                return answers
+        raise dialling.ConnectionLost(self.lost or "not the answers to a greeting")
 
     def retire(self) -> None:
         """Take no more calls; close once the replies of those under way have come."""
@@ -162,7 +173,7 @@ class _Wire(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        shown = self._lane.endpoint.shown
+        shown = self._endpoint.shown
         waiting, self.waiting = self.waiting, deque()
         self._lane.fell(self, f"{shown}: {reason}")
         for pending in waiting:
@@ -182,7 +193,6 @@ class _Lane:
         self._not_before = 0.0
         self._closed = False
         self.loop = asyncio.get_running_loop()
-        self.endpoint = runner.endpoint
         self.timeout_s = runner.timeout_s
         self.wire: _Wire | None = None
 
@@ -268,42 +278,22 @@ class _Lane:
             pause = self._not_before - self.loop.time()
             if pause > 0:
                 await asyncio.sleep(pause)
-            async with asyncio.timeout(self._runner.connect_timeout_s):
-                opened = await self._open()
+            runner = self._runner
+            opened = await connect(
+                runner.endpoint,
+                runner.sentinels,
+                lambda endpoint: _Wire(self, endpoint),
+                f"{runner.name}-{self._name}",
+                runner.connect_timeout_s,
+            )
         except wire.GreetingError as error:
             self._connect_failed(error.answer)
-        except TimeoutError:
-            seconds = self._runner.connect_timeout_s
-            self._connect_failed(Unavailable(f"{self.endpoint.shown}: no connection within {seconds:g} s"))
-        except OSError as error:
-            self._connect_failed(Unavailable(f"{self.endpoint.shown}: {error.strerror or error}"))
-        except ValueError as error:  # a host name that no resolver takes
-            self._connect_failed(Unavailable(f"{self.endpoint.shown}: {error}"))
         else:
             self._connecting = None
             self._failures = 0
             self.wire = opened
             self._runner.lane_up(self._name, opened.server)
             self.wake()
-
-    async def _open(self) -> _Wire:
-        endpoint = self.endpoint
-        opened = _Wire(self)
-        if endpoint.path:
-            await self.loop.create_unix_connection(lambda: opened, endpoint.path)
-        else:
-            await self.loop.create_connection(lambda: opened, endpoint.host, endpoint.port, ssl=endpoint.tls)
-        try:
-            calls = wire.greeting(endpoint, f"{self._runner.name}-{self._name}")
-            pendings = [_Pending(call, self.loop.create_future()) for call in calls]
-            opened.send(pendings, [wire.pack(call) for call in calls])
-            answers = await asyncio.gather(*(pending.future for pending in pendings))
-            found = wire.read_greeting(endpoint, answers)
-        except BaseException:
-            opened.abort("the greeting failed")
-            raise
-        opened.client_id, opened.server = found.client_id, found.server
-        return opened
 
     def _connect_failed(self, answer: Unavailable) -> None:
         self._connecting = None
@@ -334,15 +324,17 @@ class AsyncRunner:
         url: str,
         *,
         name: str = "plaita",
-        response_timeout_s: float = RESPONSE_TIMEOUT_S,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        response_timeout_s: float | None = None,
+        connect_timeout_s: float | None = None,
         on_state: Callable[[RunnerState], None] | None = None,
         on_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        self.endpoint = wire.parse_endpoint(url)
+        """Timeouts in seconds: those given here, else the URL's, else 5 and 3. Raises InputError."""
+        endpoint = self.endpoint = parse_endpoint(url)
+        self.sentinels = Sentinels(endpoint) if endpoint.service else None
         self.name = name
-        self.timeout_s = response_timeout_s
-        self.connect_timeout_s = connect_timeout_s
+        self.timeout_s = response_timeout_s or endpoint.response_timeout_s or RESPONSE_TIMEOUT_S
+        self.connect_timeout_s = connect_timeout_s or endpoint.connect_timeout_s or CONNECT_TIMEOUT_S
         self._on_state = on_state
         self._on_refusal = on_refusal
         self._up: set[str] = set()

@@ -8,25 +8,26 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 import hiredis
 
-from plaita.store import wire
+from plaita.store import dialling, sentinel, wire
 from plaita.store.call import Answer, Call, Refused, Unavailable, Unknown, expect
+from plaita.store.dialling import ConnectionLost, NotReached, Phase
+from plaita.store.endpoint import Endpoint, parse_endpoint
+from plaita.store.sentinel import Search, Sentinels
 
 __all__ = ["SyncRunner", "expect"]
 
 T = TypeVar("T")
+_Read = Callable[[Sequence[Answer[Any]]], None]
 
 RESPONSE_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 3.0
 _CHUNK = 65536
-
-
-class _ConnectionLost(Exception):
-    """The connection ended or fell silent after something had been sent."""
 
 
 class SyncRunner:
@@ -37,13 +38,16 @@ class SyncRunner:
         url: str,
         *,
         name: str = "plaita",
-        response_timeout_s: float = RESPONSE_TIMEOUT_S,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        response_timeout_s: float | None = None,
+        connect_timeout_s: float | None = None,
     ) -> None:
-        self._endpoint = wire.parse_endpoint(url)
+        """Timeouts in seconds: those given here, else the URL's, else 5 and 3. Raises InputError."""
+        endpoint = self._endpoint = parse_endpoint(url)
+        self._sentinels = Sentinels(endpoint) if endpoint.service else None
         self._name = name
-        self._response_timeout_s = response_timeout_s
-        self._connect_timeout_s = connect_timeout_s
+        self._response_timeout_s = response_timeout_s or endpoint.response_timeout_s or RESPONSE_TIMEOUT_S
+        self._connect_timeout_s = connect_timeout_s or endpoint.connect_timeout_s or CONNECT_TIMEOUT_S
+        self._shown = endpoint.shown
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
@@ -91,9 +95,9 @@ class SyncRunner:
             reply = self._exchange(packed, 1, call.block_ms)[0]
             if wire.is_unknown_script(reply):
                 reply = self._exchange(wire.pack(call, with_text=True), 1, call.block_ms)[0]
-        except _ConnectionLost as error:
+        except ConnectionLost as error:
             self._drop()
-            return Unknown(f"{self._endpoint.shown}: {error}")
+            return Unknown(f"{self._shown}: {error}")
         except BaseException:
             self._drop()  # interrupted in mid-answer: what is still to come belongs to nobody
             raise
@@ -104,8 +108,11 @@ class SyncRunner:
 
     def _exchange(self, packed: bytes, replies: int, block_ms: int = 0) -> list[Any]:
         """Send, and read so many replies. The time limit counts from the last byte that came."""
+        return self._converse(packed, replies, self._response_timeout_s + block_ms / 1000)
+
+    def _converse(self, packed: bytes, replies: int, allowed: float) -> list[Any]:
         assert self._socket is not None
-        allowed = self._response_timeout_s + block_ms / 1000
+        data = b""
         try:
             self._socket.settimeout(allowed)
             self._socket.sendall(packed)
@@ -117,65 +124,119 @@ class SyncRunner:
                     continue
                 data = self._socket.recv(_CHUNK)
                 if not data:
-                    raise _ConnectionLost("connection lost")
+                    raise ConnectionLost("connection lost")
                 self._reader.feed(data)
         except TimeoutError:
-            raise _ConnectionLost(f"no answer within {allowed:g} s") from None
+            raise ConnectionLost(f"no answer within {allowed:.3g} s") from None
         except OSError as error:
-            raise _ConnectionLost(f"connection lost ({error.strerror or error})") from None
+            raise ConnectionLost(f"connection lost ({dialling.reason(self._endpoint, error)})") from None
         except hiredis.ProtocolError:
-            raise _ConnectionLost("not the replies of a Redis server") from None
+            raise ConnectionLost(dialling.no_replies(data, "ProtocolError")) from None
         return found
 
     def _connect(self) -> Unavailable | None:
-        shown = self._endpoint.shown
-        self._reader = hiredis.Reader()
         try:
-            self._socket = self._open(time.monotonic() + self._connect_timeout_s)
-            calls = wire.greeting(self._endpoint, self._name)
-            replies = self._exchange(b"".join(wire.pack(call) for call in calls), len(calls))
-            answers = [wire.understand(call, reply)[0] for call, reply in zip(calls, replies, strict=True)]
-            self.server = wire.read_greeting(self._endpoint, answers).server
+            if self._sentinels is None:
+                self._greet(self._endpoint)
+            else:
+                self._greet_primary(self._sentinels.search())
         except wire.GreetingError as error:
-            self._drop()
             return error.answer
-        except _ConnectionLost as error:
-            self._drop()
-            return Unavailable(f"{shown}: {error}")
-        except TimeoutError:
-            self._drop()
-            return Unavailable(f"{shown}: no connection within {self._connect_timeout_s:g} s")
-        except OSError as error:
-            self._drop()
-            return Unavailable(f"{shown}: {error.strerror or error}")
-        except ValueError as error:  # a host name that no resolver takes
-            self._drop()
-            return Unavailable(f"{shown}: {error}")
         return None
 
-    def _open(self, deadline: float) -> socket.socket:
-        endpoint = self._endpoint
-        seconds = max(0.01, deadline - time.monotonic())
-        if endpoint.path:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def _greet_primary(self, search: Search) -> None:
+        for place in search:
+            there = self._endpoint.sentinel(place)
+            calls = sentinel.questions(self._endpoint)
             try:
-                sock.settimeout(seconds)
-                sock.connect(endpoint.path)
-            except BaseException:
-                sock.close()
-                raise
-            return sock
-        sock = socket.create_connection((endpoint.host, endpoint.port), timeout=seconds)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if endpoint.tls is None:
-            return sock
+                self._open(
+                    there,
+                    calls,
+                    lambda answers, place=place: search.heard(place, answers),  # type: ignore[misc]
+                    sentinel.share_s(self._connect_timeout_s),
+                )
+            except NotReached as error:
+                search.silent(place, error.reason)
+            self._drop()
+        primary = search.primary()
         try:
-            return endpoint.tls.wrap_socket(sock, server_hostname=endpoint.host)
-        except BaseException:
-            sock.close()
+            self._greet(primary)
+        except wire.GreetingError:
+            search.misled()
+            raise
+
+    def _greet(self, endpoint: Endpoint) -> None:
+        def read(answers: Sequence[Answer[Any]]) -> None:
+            self.server = wire.read_greeting(endpoint, answers).server
+
+        self._open(endpoint, wire.greeting(endpoint, self._name), read, self._connect_timeout_s)
+        self._shown = endpoint.shown
+
+    def _open(self, endpoint: Endpoint, calls: list[Call[Any]], read: _Read, timeout_s: float) -> None:
+        """Connect at the first address of the host where ``read`` takes the answers to the calls."""
+        deadline = time.monotonic() + timeout_s
+        failure: wire.GreetingError | None = None
+        try:
+            targets = _targets(endpoint)
+        except (OSError, ValueError) as error:
+            raise NotReached(endpoint, dialling.reason(endpoint, error)) from None
+        for number, target in enumerate(targets):
+            share = dialling.share_s(deadline - time.monotonic(), len(targets) - number)
+            try:
+                self._open_at(target, endpoint, calls, read, share)
+                return
+            except wire.GreetingError as error:
+                failure = dialling.telling(failure, error)
+        assert failure is not None
+        raise failure
+
+    def _open_at(
+        self, target: tuple[int, Any], endpoint: Endpoint, calls: list[Call[Any]], read: _Read, timeout_s: float
+    ) -> None:
+        phase: Phase = "connect"
+        deadline = time.monotonic() + timeout_s
+        self._reader = hiredis.Reader()
+        try:
+            self._socket = _dial(target, timeout_s)
+            if endpoint.tls is not None:
+                phase = "tls"
+                self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+                self._socket = endpoint.tls.context().wrap_socket(self._socket, server_hostname=endpoint.host)
+            phase = "greeting"
+            packed = b"".join(wire.pack(call) for call in calls)
+            replies = self._converse(packed, len(calls), max(0.01, deadline - time.monotonic()))
+            read([wire.understand(call, reply)[0] for call, reply in zip(calls, replies, strict=True)])
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, TimeoutError):
+                raise NotReached(endpoint, dialling.too_slow(phase, timeout_s)) from None
+            if isinstance(error, ConnectionLost):
+                raise NotReached(endpoint, dialling.lost_in_greeting(endpoint, str(error))) from None
+            if isinstance(error, OSError | ValueError):
+                raise NotReached(endpoint, dialling.reason(endpoint, error)) from None
             raise
 
     def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _targets(endpoint: Endpoint) -> list[tuple[int, Any]]:
+    if endpoint.path:
+        return [(socket.AF_UNIX, endpoint.path)]
+    return dialling.targets(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
+
+
+def _dial(target: tuple[int, Any], timeout_s: float) -> socket.socket:
+    family, address = target
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address)
+        if family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,24 +1,20 @@
-"""Speaking to a Redis server without I/O: addresses, the greeting, what a reply means, when to try again.
+"""Speaking to a Redis server without I/O: the greeting, what a reply means, when to try again.
 
-Both runners are thin around this module. A password leaves it in one place only (``greeting``) and never stands in a
-message: errors name ``Endpoint.shown``.
+Both runners are thin around this module. Where a server is: ``endpoint``, and ``sentinel`` where sentinels know it.
 """
 
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import hiredis
-from redis.connection import parse_url
 
-from plaita.errors import InputError
 from plaita.policy.backoff import backoff_s as capped_backoff_s
 from plaita.store.call import Answer, Argument, Call, Refused, Unavailable, Unknown, Value, text
+from plaita.store.endpoint import Endpoint
 
 T = TypeVar("T")
 
@@ -29,77 +25,9 @@ BACKOFF_CAP_S = 1.0
 _DROP = frozenset(
     {"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "UNBLOCKED", "MOVED", "ASK"}
 )
-_KEEP = frozenset({"BUSY", "OOM", "NOREPLICAS", "MISCONF", "TRYAGAIN", "NOPERM"})
-_AUTH = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
+_KEEP = frozenset({"BUSY", "OOM", "NOREPLICAS", "MISCONF", "TRYAGAIN"})
+_AUTH = frozenset({"NOAUTH", "WRONGPASS"})
 _INSIDE_SCRIPT = re.compile(r"@user_script: ?\d+: ?-?([A-Z]{2,})\b")
-_SCHEMES = ("redis", "rediss", "unix")
-
-
-# -- where ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a server listens and how to log in. ``path`` for a unix socket, else ``host`` and ``port``."""
-
-    host: str
-    port: int
-    path: str
-    db: int
-    username: str
-    password: str = field(repr=False)
-    tls: ssl.SSLContext | None
-    shown: str  # for people: never with user or password
-
-
-def parse_endpoint(url: str) -> Endpoint:
-    """``redis://[[user]:password@]host[:port][/db]``, ``rediss://...`` or ``unix:///path?db=0&password=...``.
-
-    Raises InputError, without the url in it: it may hold a password.
-    """
-    scheme = url.partition("://")[0]
-    if "sentinel" in scheme:
-        raise InputError("redis url: sentinel urls are not supported yet; give the address of the primary")
-    if scheme not in _SCHEMES:
-        raise InputError(f"redis url: the scheme {scheme[:20]!r} is not one of {', '.join(_SCHEMES)}")
-    try:
-        options: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
-        port = int(options.get("port", 6379))
-        db = int(options.get("db", 0))
-    except (ValueError, TypeError) as error:
-        if urlsplit(url).password:
-            raise InputError(f"redis url: it cannot be read ({type(error).__name__})") from None
-        raise InputError(f"redis url: it cannot be read ({error})") from None
-    if scheme != "unix" and (tail := urlsplit(url).path.strip("/")) and not tail.isdecimal():
-        raise InputError(f"redis url: {tail[:20]!r} after the host is no database number")
-    path = str(options.get("path", "")) if scheme == "unix" else ""
-    if scheme == "unix" and not path:
-        raise InputError("redis url: unix:// needs the path of a socket, as in unix:///run/redis.sock")
-    host = str(options.get("host") or "localhost")
-    shown = f"unix://{path}" if path else f"{scheme}://{host}:{port}"
-    return Endpoint(
-        host=host,
-        port=port,
-        path=path,
-        db=db,
-        username=str(options.get("username") or ""),
-        password=str(options.get("password") or ""),
-        tls=_tls(options) if scheme == "rediss" else None,
-        shown=f"{shown}/{db}" if db and not path else shown,
-    )
-
-
-def _tls(options: dict[str, Any]) -> ssl.SSLContext:
-    """TLS by redis-py's own url options: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs, ssl_check_hostname."""
-    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"), capath=options.get("ssl_ca_path"))
-    if str(options.get("ssl_check_hostname", "true")).lower() in ("false", "0", "no"):
-        context.check_hostname = False
-    if str(options.get("ssl_cert_reqs", "required")).lower() == "none":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if options.get("ssl_certfile"):
-        context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
-    return context
 
 
 # -- greeting ---------------------------------------------------------------------------------------
@@ -124,7 +52,7 @@ class GreetingError(Exception):
 def greeting(endpoint: Endpoint, client_name: str) -> list[Call[Any]]:
     """What to send first, all at once: log in by RESP 2, take the database, see that it serves."""
     hello: list[Argument] = ["HELLO", 2]
-    if endpoint.password:
+    if endpoint.logs_in:
         hello += ("AUTH", endpoint.username or "default", endpoint.password)
     hello += ("SETNAME", client_name)
     commands: list[Sequence[Argument]] = [hello]
@@ -141,15 +69,24 @@ def read_greeting(endpoint: Endpoint, answers: Sequence[Answer[Any]]) -> Greetin
             continue
         error = answer.detail if isinstance(answer, Refused) else answer.error
         auth = isinstance(answer, Unavailable) and answer.auth
+        if "DB index is out of range" in error:
+            error, auth = f"the server has no database {endpoint.db} (see its setting databases)", True
         raise GreetingError(Unavailable(f"{endpoint.shown}: {error}", auth=auth))
     first = answers[0]
     assert isinstance(first, Value)
-    facts = {text(name): value for name, value in zip(first.value[::2], first.value[1::2], strict=True)}
+    try:
+        facts = {text(name): value for name, value in zip(first.value[::2], first.value[1::2], strict=True)}
+        client_id = int(facts.get("id", 0))
+    except (TypeError, ValueError):
+        raise GreetingError(Unavailable(f"{endpoint.shown}: not the greeting of a Redis server")) from None
+    if facts.get("mode") == b"sentinel":
+        hint = "it is a sentinel, which keeps no data: write redis+sentinel://host:port/service"
+        raise GreetingError(Unavailable(f"{endpoint.shown}: {hint}", auth=True))
     role = text(facts.get("role", b"master"))
     if role != "master":
         raise GreetingError(Unavailable(f"{endpoint.shown}: READONLY, the server is a {role}"))
     server = f"{text(facts.get('server', b'redis'))} {text(facts.get('version', b''))}".strip()
-    return Greeting(int(facts.get("id", 0)), server)
+    return Greeting(client_id, server)
 
 
 # -- words and replies ------------------------------------------------------------------------------
@@ -193,6 +130,8 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
         return Refused("wrong_type", error), False
     if code in _DROP or "max number of clients" in error:
         return Unavailable(error, auth=code in _AUTH), True
+    if code == "NOPERM":
+        return Unavailable(f"{call.name}: {error}", auth=True), False
     if code in _KEEP:
         return Unavailable(error, auth=code in _AUTH), False
     return Refused("server_error", error), False

@@ -99,7 +99,7 @@ def test_C2_a_producer_computes_the_same_family() -> None:
         (f"redis://u:{MARKER}/x@h:1/0", "redis://u:***@h:1/0"),
         (f"redis://u:{MARKER}?x@h:1/0", "redis://u:***@h:1/0"),
         (f"redis://{MARKER}/x@h:1/0", "redis://***@h:1/0"),
-        (f"redis://u:{MARKER}@[::1", "(masked)"),
+        (f"redis://u:{MARKER}@[::1", "redis://u:***@[::1"),
         (f"redis:/u:{MARKER}@h", "(masked)"),
     ],
 )

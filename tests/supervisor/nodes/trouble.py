@@ -15,12 +15,14 @@ from plaita import Node
 
 
 class Line(Node):
-    """Appends a line to ``file``, then sleeps ``seconds`` in small pieces or burns them."""
+    """Appends a line to ``file``, then sleeps ``seconds`` in small pieces or burns them, then waits for the file
+    ``until`` where one is named."""
 
     node_type = "t_line"
     file: str
     seconds: float = 0.0
     burn: bool = False
+    until: str = ""
 
     def execute(self, execution: Any) -> Any:
         with open(execution.evaluate(self.file), "a") as file:
@@ -29,6 +31,8 @@ class Line(Node):
         while time.monotonic() < end:
             if not self.burn:
                 time.sleep(0.01)
+        while self.until and not os.path.exists(self.until):
+            time.sleep(0.01)
         return execution.attempt
 
 
