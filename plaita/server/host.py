@@ -155,7 +155,7 @@ class Host:
             start=lambda entry: self._carries.start(entry, self._dispatch.carry(entry)),
             give_back=self._give_back,
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
-            skipped=lambda family, budget: None,
+            skipped=self._admission.tell_skipped,
         )
         self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants)
 

@@ -138,6 +138,12 @@ class Admission:
             advice=generations.ADVICE[fit],
         )
 
+    def tell_skipped(self, family: int, budget: int) -> None:
+        """Log that a reclaim left so many alone: without that they would lie there unseen (ledger C3)."""
+        for fit, count in ((Fit.OTHER_FAMILY, family), (Fit.OTHER_BUDGET, budget)):
+            if count:
+                self.tell(fit, None, amount=count)
+
     async def _young_enough(self, carrier: Carrier, entry: Entry) -> bool:
         first, limit = carrier.first_enqueued_ms, self._settings.max_age_ms
         ruling = age.judge(first, wall_ms(), limit)

@@ -18,7 +18,6 @@ from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy import lifecycle
 from plaita.policy.disk import DiskLine
-from plaita.policy.generations import Fit
 from plaita.policy.lifecycle import Action, Event, State, Wish
 from plaita.policy.service_manager import Facts
 from plaita.policy.tenants import Verdict
@@ -213,7 +212,7 @@ class Supervisor:
             start=self._start_carry,
             give_back=self._give_back,
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
-            skipped=self._skipped,
+            skipped=self._admission.tell_skipped,
         )
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
         self._leaving = Leaving(
@@ -305,11 +304,6 @@ class Supervisor:
         if not is_open:
             self._background(self._unblock())  # of a read that waits, nothing more shall come
         self._announce()
-
-    def _skipped(self, family: int, budget: int) -> None:
-        for fit, count in ((Fit.OTHER_FAMILY, family), (Fit.OTHER_BUDGET, budget)):
-            if count:
-                self._admission.tell(fit, None, amount=count)
 
     def _start_carry(self, entry: Entry) -> None:
         self._carries.start(entry, self._dispatch.carry(entry))
