@@ -51,6 +51,8 @@ def check_tenant(value: object) -> str:
     for character in ":/":
         if character in tenant:
             raise InputError(f"tenant: {tenant!r} has the character {character!r}, which no tenant id may have")
+    if tenant in (".", ".."):
+        raise InputError(f"tenant: {tenant!r} would mean another place where it names a folder; take another")
     if tenant in RESERVED_TENANTS:
         raise InputError(f"tenant: {tenant!r} is a word that plaita's own keys use; take another")
     return tenant

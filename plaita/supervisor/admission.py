@@ -59,12 +59,18 @@ class Admission:
         self._stats = stats
         self._affinity = affinity
         self._said = LogLimit(SAY_EVERY_MS)
-        self._others: dict[str, None] = {}
+        self._others: dict[str, Fit] = {}
 
     @property
     def others(self) -> Iterable[str]:
         """Entries (``"q 1-0"``) of other hosts that were met before, the last ones: not to be claimed again."""
         return self._others
+
+    @property
+    def by_body(self) -> list[tuple[str, str]]:
+        """Those of them that are of another family or budget, as ``carriers.left_to_others`` takes them."""
+        letters = {Fit.OTHER_FAMILY: "f", Fit.OTHER_BUDGET: "b"}
+        return [(letters[fit], entry) for entry, fit in self._others.items() if fit in letters]
 
     def too_old_after_ms(self, carrier: Carrier) -> int | None:
         """By the server's clock; None where nothing limits its age."""
@@ -93,7 +99,7 @@ class Admission:
         that does come back, forgotten among many, is not handed on again: it rests for the min-idle time."""
         theirs = stamps.config_family if fit is Fit.OTHER_FAMILY else stamps.budget_generation
         self.tell(fit, str(theirs), entry.entry_id)
-        await self._pass_on(entry)
+        await self._pass_on(entry, fit)
 
     async def _denied(self, carrier: Carrier, entry: Entry) -> bool:
         """Left to other hosts where it is a task for a repository that this one denies: like one of another family, it
@@ -113,13 +119,13 @@ class Admission:
                 advice="it is left for hosts whose PLAITA_WORKER_DENY_REPOS does not name it",
             )
         # One that names it in its body only is claimed again by every such host: each hands it on once.
-        await self._pass_on(entry, reclaimed_too=len(self._others) < REMEMBERED)
+        await self._pass_on(entry, Fit.RUNS, reclaimed_too=len(self._others) < REMEMBERED)
         return True
 
-    async def _pass_on(self, entry: Entry, *, reclaimed_too: bool = False) -> None:
+    async def _pass_on(self, entry: Entry, fit: Fit, *, reclaimed_too: bool = False) -> None:
         if len(self._others) >= REMEMBERED:
             self._others.pop(next(iter(self._others)))
-        self._others[f"{entry.stream} {entry.entry_id}"] = None
+        self._others[f"{entry.stream} {entry.entry_id}"] = fit
         if reclaimed_too or not entry.reclaimed:
             await self._entries.let_others(entry)
 

@@ -190,7 +190,7 @@ class Supervisor:
             holder_record=self._holder_record,
         )
         self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
-        self._view.tenants, self._view.reload = way.tenants, self._reload
+        self._view.admission, self._view.tenants, self._view.reload = way.admission, way.tenants, self._reload
         self._carries = Carries(loop, self._carried)
         self._draining = Draining(
             loop,

@@ -21,6 +21,7 @@ from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import metrics, report
+from plaita.supervisor.admission import Admission
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.life import Life
@@ -49,10 +50,11 @@ def generation_ids(ids: Generations) -> dict[str, str]:
 
 
 class View:
-    """``registrar``, ``tenants`` and ``reload`` are set once they exist: the registrar's record shows what the view
-    says."""
+    """``registrar``, ``admission``, ``tenants`` and ``reload`` are set once they exist: the registrar's record shows
+    what the view says."""
 
     registrar: Registrar
+    admission: Admission
     tenants: TenantGate
     reload: Reload
 
@@ -97,7 +99,7 @@ class View:
     async def _asked_redis(self) -> tuple[QueueStats | None, LeftToOthers | None]:
         family, budget = self._ids["config_family"], self._ids["budget_generation"]
         counts = self._asked(carriers.stats(self._keys))
-        others = self._asked(carriers.left_to_others(self._keys, family, budget))
+        others = self._asked(carriers.left_to_others(self._keys, family, budget, self.admission.by_body))
         stats, left = await asyncio.gather(counts, others)
         self._last_queue = stats if self._config.metrics_port else None  # else nobody renews it
         return stats, left

@@ -505,18 +505,20 @@ def test_C3_a_rolling_change_of_budget_and_family_runs_nothing_under_the_wrong_o
         assert gated.row(name).control["last_holder"].startswith("old/")
     assert old_host.stop() == 0  # the last of its kind
     add(gated, start_of("noted", "late"), **stamps)
+    add(gated, start_of("noted", "inside", **stamps))  # as other producers say it: in the body only
     add(gated, start_of("noted", "foreign"), **family)
     until(lambda: {"event=config.budget_stale", "event=config.family_mismatch"} <= set(new_host.text().split()), "said")
     assert gated.run("noted")["status"] == "completed"
-    queue = new_host.wait_status(lambda s: s["queue"]["other_budget"] == 1, "status says so")["queue"]
+    queue = new_host.wait_status(lambda s: s["queue"]["other_budget"] == 2, "status says so")["queue"]
     assert queue["other_family"] == 1
     [row] = [row for row in new_host.ask("explain")["gates"] if row["gate"] == "generations"]
-    assert row["waiting"] == 2
+    assert row["waiting"] == 3
     assert "drain" in row["advice"]
-    assert gated.do(executions.status_of(gated.keys, ["late", "foreign"])) == [None, None]
+    assert gated.do(executions.status_of(gated.keys, ["late", "inside", "foreign"])) == [None] * 3
     gated.serving(**FLAGS | old, **LATER, instance="old")
-    until(lambda: gated.do(executions.status_of(gated.keys, ["late"]))[0] == "completed", "run under its own budget")
-    assert gated.row("late").control["last_holder"].startswith("old/")
+    for name in ("late", "inside"):
+        until(lambda name=name: gated.do(executions.status_of(gated.keys, [name]))[0] == "completed", "its own budget")
+        assert gated.row(name).control["last_holder"].startswith("old/")
     new_host.wait_status(lambda s: s["queue"]["other_budget"] == 0, "nothing is left of the old budget")
 
 

@@ -180,7 +180,8 @@ class SupervisorProcess:
         clean["INVOCATION_ID"] = uuid.uuid4().hex  # as of a unit
         self.environment = {**clean, "PYTHONPATH": str(NODES), "PLAITA_CONFIG": os.devnull, **environment}
         self.command = [*command, *flags]
-        self.process = self._start(cold=bool(through) or "PLAITA_TEST_COLD" in os.environ)
+        cold = bool(through) or "PYTHONPATH" in environment  # other code is only loaded by a process of its own
+        self.process = self._start(cold=cold or "PLAITA_TEST_COLD" in os.environ)
 
     def _start(self, *, cold: bool) -> subprocess.Popen[bytes] | warm.WarmProcess:
         with open(self.log, "ab") as log:

@@ -467,7 +467,7 @@ def test_credentials_of_another_tenant_are_not_found(plaita_server_process: Serv
             assert kept.load("mail") == {"secret": "of-a"}
 
 
-@pytest.mark.parametrize("tenant", ["a:b", "a/b", "execution", "a b", "x" * 201])
+@pytest.mark.parametrize("tenant", ["a:b", "a/b", "execution", "a b", "..", "x" * 201])
 def test_what_could_mean_several_tenants_is_refused_everywhere(world: TenantsWorld, tenant: str) -> None:
     out, usage = io.StringIO(), exits.USAGE
     for words in (["show", "x"], ["list"], ["start", "f"], ["flow", "list"], ["cancel", "x"], ["rm", "x"]):

@@ -1,8 +1,13 @@
 -- How many of the pending entries are of another family or budget than ours, which this host leaves alone (ledger C3).
--- KEYS 1 queue, 2 wake. ARGV 1 group, 2 config family, 3 budget generation, 4 entries to look at, of each stream
+-- KEYS 1 queue, 2 wake. ARGV 1 group, 2 config family, 3 budget generation, 4 entries to look at, of each stream,
+--      5.. 'f|b q|w id': entries whose body says that they are of another family or budget
 -- ok: of another family, of another budget, all were looked at 0|1
 -- include: generations
 local family, budget, all = 0, 0, 1
+local by_body = {}
+for i = 5, #ARGV do
+  by_body[ARGV[i]] = true
+end
 for i = 1, 2 do
   local found = redis.pcall('XPENDING', KEYS[i], ARGV[1], '-', '+', ARGV[4])
   if not found.err then
@@ -15,9 +20,10 @@ for i = 1, 2 do
       for at = 1, #flat, 2 do
         named[flat[at]] = flat[at + 1]
       end
-      if of_another_family(named, ARGV[2]) then
+      local name = (i == 1 and ' q ' or ' w ') .. entry[1]
+      if by_body['f' .. name] or of_another_family(named, ARGV[2]) then
         family = family + 1
-      elseif of_another_budget(named, ARGV[3]) then
+      elseif by_body['b' .. name] or of_another_budget(named, ARGV[3]) then
         budget = budget + 1
       end
     end
