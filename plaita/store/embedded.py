@@ -57,7 +57,11 @@ class Embedded:
                 url = _url(where, password)
                 pid = _running(path, where) or _start(path, where, password)
                 _wait_until_up(path, url, pid, timeout_s)
-            except BaseException:
+            except BaseException as error:
+                # A server that was told to start and whose starter is told to stop has no other user yet; one that is
+                # only slow goes on, for whoever tries again.
+                if not isinstance(error, Exception) and _nobody_else(users) and _recorded_pid(path) is not None:
+                    _stop(path)
                 os.close(users)
                 raise
         return cls(path, url, pid, users)
@@ -69,11 +73,8 @@ class Embedded:
             return
         try:
             with _Locked(self.folder / "start.lock"):
-                try:
-                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return  # somebody else still uses it
-                _stop(self.folder)
+                if _nobody_else(users):
+                    _stop(self.folder)
         finally:
             os.close(users)
 
@@ -100,6 +101,15 @@ def running_url(folder: str | os.PathLike[str]) -> str | None:
     if pid is None or not _is_our_server(pid, path):
         return None
     return _url(_socket_path(path), _password(path / "password"))
+
+
+def _nobody_else(users: int) -> bool:
+    """Whether no other process uses the server. Under the lock on starts."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 # -- the folder ---------------------------------------------------------------------------------------

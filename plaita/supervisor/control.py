@@ -99,7 +99,15 @@ def _make_room(path: str) -> None:
     raise ConfigError([f"--socket {path!r}: a live supervisor listens there; stop it, or give another with --socket"])
 
 
-def _inode(path: str) -> tuple[int, int] | None:
+def remove_socket(path: str, inode: tuple[int, int] | None) -> None:
+    """Take the file away if it is still the one that was made."""
+    if inode is not None and inode_of(path) == inode:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def inode_of(path: str) -> tuple[int, int] | None:
+    """Device and inode of what is at ``path``."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -113,7 +121,7 @@ class ControlServer:
     def __init__(self, sock: socket.socket, handlers: dict[str, Handler]) -> None:
         self._sock = sock
         self._path = str(sock.getsockname())
-        self._inode = _inode(self._path)
+        self._inode = inode_of(self._path)
         self._handlers = handlers
         self._server: asyncio.Server | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -130,9 +138,7 @@ class ControlServer:
             self._keeping.cancel()
         if self._server is not None:
             self._server.close()
-        if self._inode is not None and _inode(self._path) == self._inode:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
+        remove_socket(self._path, self._inode)
 
     async def _listen_on(self, sock: socket.socket) -> asyncio.Server:
         return await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_MAX, backlog=BACKLOG)
@@ -145,7 +151,7 @@ class ControlServer:
         refused = 0
         while True:
             await asyncio.sleep(LOOK_S)
-            if _inode(self._path) == self._inode:
+            if inode_of(self._path) == self._inode:
                 refused = 0
                 continue
             try:
@@ -160,7 +166,7 @@ class ControlServer:
 
     async def _again(self) -> None:
         sock = await asyncio.to_thread(listen, self._path)
-        before, self._inode = self._server, _inode(self._path)
+        before, self._inode = self._server, inode_of(self._path)
         self._server = await self._listen_on(sock)
         if before is not None:
             before.close()  # nobody can find it any more; who is connected stays

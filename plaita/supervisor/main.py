@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import signal
 import socket
 import traceback
 from collections.abc import Callable
@@ -21,9 +20,10 @@ from plaita.errors import ConfigError, PlaitaError
 from plaita.ids import new_incarnation
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.supervisor import crash_points, logs, metrics
-from plaita.supervisor.control import ControlServer, listen
+from plaita.supervisor.control import ControlServer, inode_of, listen, remove_socket
+from plaita.supervisor.early_stop import EarlyStop, StoppedEarly, hear_no_more
 from plaita.supervisor.embedded_hold import EmbeddedHold
-from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION
+from plaita.supervisor.life import EXIT_BUG, EXIT_CLEAN, EXIT_CONFIGURATION
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.supervisor import Supervisor
 from plaita.supervisor.temporary import sweep_dead_folders
@@ -47,7 +47,11 @@ def run(config: SupervisorConfig) -> int:
     level = "WARNING" if config.quiet and config.log_level in ("DEBUG", "INFO") else config.log_level
     stop_logs = logs.set_up(level, lambda: stats.add("log_lines_dropped"))
     try:
-        return _run(config, stats)
+        with EarlyStop() as early:
+            return _run(config, stats, early)
+    except StoppedEarly:
+        logs.info("supervisor.exit", code=EXIT_CLEAN, reason="told to stop before it had begun")
+        return EXIT_CLEAN
     except ConfigError as error:
         for fault in error.faults:
             logs.error("config.fault", fault=fault)
@@ -62,10 +66,9 @@ def run(config: SupervisorConfig) -> int:
         stop_logs()
 
 
-def _run(config: SupervisorConfig, stats: Stats) -> int:
+def _run(config: SupervisorConfig, stats: Stats, early: EarlyStop) -> int:
     set_dumpable(False)
     set_default_tenant_once()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload it must not end us
     setproctitle.setproctitle(f"plaita: supervisor {config.instance_id} starting")
     ids = generations(config)
     logs.info(
@@ -89,6 +92,8 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
     with contextlib.ExitStack() as stack:
         control_path = sock.getsockname()
         stack.callback(sock.close)
+        opened = stack.enter_context(contextlib.ExitStack())
+        opened.callback(remove_socket, control_path, inode_of(control_path))
         set_child_subreaper()
         killed = sweep_dead_trees()
         if killed:
@@ -100,13 +105,17 @@ def _run(config: SupervisorConfig, stats: Stats) -> int:
         if config.embedded is not None:
             embedded = EmbeddedHold(config.embedded)
             stack.callback(embedded.close)
+        early.note_only()
+        opened.pop_all()  # the control server takes its file away itself
         with asyncio.Runner(loop_factory=_loop_factory(config.loop)) as runner:
-            code = runner.run(_serve(config, stats, embedded, sock))
+            code = runner.run(_serve(config, stats, embedded, sock, early))
     logs.info("supervisor.exit", code=code, socket=control_path)
     return code
 
 
-async def _serve(config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold | None, sock: socket.socket) -> int:
+async def _serve(
+    config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold | None, sock: socket.socket, early: EarlyStop
+) -> int:
     redis_url = config.redis_url if embedded is None else embedded.url
     loop = asyncio.get_running_loop()
     supervisor = Supervisor(loop, config, redis_url, new_incarnation(), new_mark(), stats, embedded)
@@ -119,8 +128,9 @@ async def _serve(config: SupervisorConfig, stats: Stats, embedded: EmbeddedHold 
     gc.freeze()
     await control.start()
     try:
-        return await supervisor.run()
+        return await supervisor.run(stop=lambda: early.heard)
     finally:
+        hear_no_more()
         await control.stop()
         if stop_metrics is not None:
             await asyncio.to_thread(stop_metrics)

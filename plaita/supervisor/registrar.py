@@ -16,7 +16,7 @@ from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
 from plaita.policy.backoff import backoff_s
 from plaita.store import registry
-from plaita.store.call import Refused, Value
+from plaita.store.call import Refused, Unavailable, Value
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
@@ -57,6 +57,9 @@ class Registrar:
         self._closed = False  # the write gate of G2
         self._task: asyncio.Task[None] | None = None
         self.registered = False
+        self._may_be_known = (
+            False  # a stop may come before the answer to the first call: it was carried out all the same
+        )
 
     def _record(self, status: str | None = None) -> bytes:
         own = self._identity
@@ -85,7 +88,10 @@ class Registrar:
         waited_for_ms = 0.0
         while True:
             call = registry.register(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS, expected)
+            known, self._may_be_known = self._may_be_known, True
             answer = await self._runner.run(call)
+            if isinstance(answer, Unavailable | Refused):
+                self._may_be_known = known  # it was not carried out
             if isinstance(answer, Value):
                 self.registered = True
                 return
@@ -155,7 +161,7 @@ class Registrar:
         self._closed = True
         if self._task is not None:
             self._task.cancel()
-        if not self.registered:
+        if not self._may_be_known:
             return
         call = registry.unregister(self._keys, self._instance_id, self._incarnation, self._record("stopped"))
         answer = await self._runner.run(call)

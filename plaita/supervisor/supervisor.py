@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import setproctitle
@@ -399,12 +399,14 @@ class Supervisor:
 
     # -- life ----------------------------------------------------------------------------------------------
 
-    async def run(self) -> int:
-        """Serve until told to stop. Returns the exit code."""
+    async def run(self, *, stop: Callable[[], bool]) -> int:
+        """Serve until told to stop. Returns the exit code. ``stop()``: it was, before the handlers here stood."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_stop_signal)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload.ask)
         self._loop.add_signal_handler(signal.SIGUSR1, self._log_status)
+        if stop():
+            self._on_stop_signal()
         self._templates.current.start()
         self._pool.start()
         starting = self._background(self._start())
