@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from plaita.cli import dlq_commands, execution_commands, exits, flow_commands, tenant_commands, upkeep_commands
+from plaita.cli import (
+    dlq_commands,
+    doctor_command,
+    execution_commands,
+    exits,
+    flow_commands,
+    tenant_commands,
+    upkeep_commands,
+)
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, new_app, with_session
 from plaita.cli.output import console, facts, note, print_json, table, write_out
@@ -98,6 +106,7 @@ def run(
 
 execution_commands.register(app)
 upkeep_commands.register(app)
+doctor_command.register(app)
 
 
 @queue_app.command("stats")

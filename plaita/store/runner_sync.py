@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import hiredis
 
@@ -53,7 +53,7 @@ class SyncRunner:
         self._reader = hiredis.Reader()
         self.server = ""
 
-    def __enter__(self) -> SyncRunner:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -167,10 +167,14 @@ class SyncRunner:
 
     def _greet(self, endpoint: Endpoint) -> None:
         def read(answers: Sequence[Answer[Any]]) -> None:
-            self.server = wire.read_greeting(endpoint, answers).server
+            self.server = self._greeted(endpoint, answers)
 
         self._open(endpoint, wire.greeting(endpoint, self._name), read, self._connect_timeout_s)
         self._shown = endpoint.shown
+
+    def _greeted(self, endpoint: Endpoint, answers: Sequence[Answer[Any]]) -> str:
+        """What the server calls itself. Raises GreetingError where it does not serve us."""
+        return wire.read_greeting(endpoint, answers).server
 
     def _open(self, endpoint: Endpoint, calls: list[Call[Any]], read: _Read, timeout_s: float) -> None:
         """Connect at the first address of the host where ``read`` takes the answers to the calls."""

@@ -1,0 +1,306 @@
+"""This host: disk, limits, memory, clock, and the supervisors that run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plaita.policy.doctor.finding import Finding, error, fine, note, plural, size, span, warning
+
+GIB = 1024**3
+DISK_LOW = 0.05  # of a disk without a line of its own
+DISK_LOWEST_BYTES = GIB
+INODES_LOW = 0.05
+MEMORY_WARNING = 0.10
+MEMORY_ERROR = 0.05
+SWAP_PAGES_A_SECOND = 100
+DESCRIPTORS_PER_EXECUTOR, DESCRIPTORS_BESIDE = 6, 64  # the twin of unix/limits.py, which a test holds this to
+PROCESSES_PER_EXECUTOR, PROCESSES_BESIDE = 3, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """``what`` it is for people. ``min_free_gib``: below it the supervisor takes nothing, 0 for no line. Numbers are
+    None where it could not be looked at: then ``error`` says why."""
+
+    path: str
+    what: str
+    free: int | None = None
+    total: int | None = None
+    free_inodes: int | None = None
+    total_inodes: int | None = None
+    min_free_gib: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Supervisor:
+    """One that listens here: its ``status`` answer, or the ``error`` of asking."""
+
+    socket: str
+    status: Mapping[str, Any] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """``open_files``, ``processes``: soft limits of this shell, None for no limit. Memory in bytes, None unknown.
+    ``swapped_in``: pages a second while we looked. ``clock_synchronised``: None where the kernel does not tell;
+    ``clock_error_s``: its own bound; ``server_agrees``: Redis has the same time. ``config_faults``: why a supervisor
+    started from here would refuse."""
+
+    disks: Sequence[Disk] = ()
+    supervisors: Sequence[Supervisor] = ()
+    executors: int = 1
+    open_files: int | None = None
+    processes: int | None = None
+    memory_total: int | None = None
+    memory_available: int | None = None
+    swapped_in: float | None = None
+    clock_synchronised: bool | None = None
+    clock_error_s: float | None = None
+    server_agrees: bool = False
+    config_faults: Sequence[str] = field(default=())
+
+
+def disks(facts: HostFacts) -> Iterable[Finding]:
+    for disk in facts.disks:
+        if disk.free is None or not disk.total:
+            yield warning(
+                "host.disk",
+                f"{disk.path}: {disk.error or 'no answer'}",
+                "a path that can be looked at",
+                f"{disk.what} cannot be watched: the guard lets work through",
+                f"ls -ld {disk.path}; set PLAITA_WORKER_DISK_GUARD_PATH to a path that exists",
+            )
+            continue
+        yield _space(disk)
+        yield from _inodes(disk)
+
+
+def _space(disk: Disk) -> Finding:
+    assert disk.free is not None
+    assert disk.total is not None
+    value = f"{disk.path}: {size(disk.free)} of {size(disk.total)} free"
+    if disk.min_free_gib:
+        line, wanted = disk.min_free_gib * GIB, f"at least {disk.min_free_gib:g} GiB"
+        then = "a supervisor here takes no work until there is room"
+    else:
+        line, wanted = (
+            min(DISK_LOWEST_BYTES, disk.total * DISK_LOW),
+            f"at least {size(min(GIB, disk.total * DISK_LOW))}",
+        )
+        then = "steps that write fail, and logs are lost; no line is set (--min-free-disk-gib), so work is taken on"
+    act = f"du -xh --max-depth=2 {disk.path} | sort -h | tail; journalctl --vacuum-size=500M"
+    if disk.free < line:
+        return error("host.disk", value, wanted, f"{disk.what}: {then}", act)
+    if disk.min_free_gib and disk.free < 1.2 * line:
+        return warning("host.disk", value, wanted, f"{disk.what} is near its line: below it, {then}", act)
+    return fine("host.disk", value, wanted)
+
+
+def _inodes(disk: Disk) -> Iterable[Finding]:
+    if not disk.total_inodes or disk.free_inodes is None:
+        return  # a file system without a fixed number
+    share = disk.free_inodes / disk.total_inodes
+    if share < INODES_LOW:
+        grave = error if share < INODES_LOW / 5 else warning
+        yield grave(
+            "host.inodes",
+            f"{disk.path}: {disk.free_inodes} of {disk.total_inodes} free ({share:.1%})",
+            f"at least {INODES_LOW:.0%}",
+            "no file can be made although there is room",
+            f"find {disk.path} -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail",
+        )
+
+
+def limits(facts: HostFacts) -> Iterable[Finding]:
+    for check, flag, unit, limit, wanted in (
+        ("host.open_files", "-n", "LimitNOFILE", facts.open_files,
+         facts.executors * DESCRIPTORS_PER_EXECUTOR + DESCRIPTORS_BESIDE),
+        ("host.processes", "-u", "LimitNPROC", facts.processes,
+         facts.executors * PROCESSES_PER_EXECUTOR + PROCESSES_BESIDE),
+    ):  # fmt: skip
+        shown = "unlimited" if limit is None else str(limit)
+        value, right = f"ulimit {flag} {shown}, {plural(facts.executors, 'executor')}", f"{wanted} or more"
+        if limit is not None and limit < wanted:
+            yield warning(
+                check,
+                value,
+                right,
+                "a supervisor started from this shell cannot keep its executors alive: forks and opens fail",
+                f"ulimit {flag} {wanted * 2}, or {unit}={wanted * 2} in the unit (systemctl edit plaita-supervisor)",
+            )
+        else:
+            yield fine(check, value, right)
+
+
+def memory(facts: HostFacts) -> Iterable[Finding]:
+    if facts.memory_total and facts.memory_available is not None:
+        share = facts.memory_available / facts.memory_total
+        value = f"{size(facts.memory_available)} of {size(facts.memory_total)} available ({share:.0%})"
+        wanted = f"at least {MEMORY_WARNING:.0%}"
+        why = "when it is gone, the kernel kills executors in mid-step, or the server"
+        act = "ps -eo rss,pid,args --sort -rss | head; set --max-executor-rss-mib, or use fewer --executors"
+        if share < MEMORY_ERROR:
+            yield error("host.memory", value, wanted, why, act)
+        elif share < MEMORY_WARNING:
+            yield warning("host.memory", value, wanted, why, act)
+        else:
+            yield fine("host.memory", value, wanted)
+    if facts.swapped_in is not None and facts.swapped_in > SWAP_PAGES_A_SECOND:
+        yield warning(
+            "host.swap",
+            f"{facts.swapped_in:.0f} pages a second come back from swap",
+            f"below {SWAP_PAGES_A_SECOND}",
+            "the host thrashes: steps and renewals take the time of a disk, and leases may be lost",
+            "ps -eo rss,pid,args --sort -rss | head; use fewer --executors, or plaita-supervisor drain on this host",
+        )
+
+
+def clock(facts: HostFacts) -> Iterable[Finding]:
+    if facts.clock_synchronised is None:
+        yield note(
+            "host.clock", "not known", "synchronised", "the kernel does not tell here whether the clock is set by NTP"
+        )
+    elif not facts.clock_synchronised:
+        yield (note if facts.server_agrees else warning)(
+            "host.clock",
+            "not synchronised" + (", but the server's clock agrees" if facts.server_agrees else ""),
+            "synchronised",
+            "nobody sets this host's clock: times in its logs and records drift from those of other hosts",
+            "timedatectl set-ntp true, or systemctl enable --now chronyd",
+        )
+    else:
+        bound = f", within {span(facts.clock_error_s)}" if facts.clock_error_s is not None else ""
+        yield fine("host.clock", f"synchronised{bound}", "synchronised")
+
+
+def settings(facts: HostFacts) -> Iterable[Finding]:
+    if facts.config_faults:
+        yield warning(
+            "host.settings",
+            "; ".join(facts.config_faults[:3]),
+            "settings that a supervisor starts with",
+            "a supervisor with this environment and file would not start (exit 78)",
+            "plaita-supervisor check",
+        )
+
+
+# -- supervisors ----------------------------------------------------------------------------------
+
+
+def supervisors(facts: HostFacts) -> Iterable[Finding]:
+    if not facts.supervisors:
+        yield note(
+            "host.supervisor",
+            "none listens on this host",
+            "",
+            "nothing runs here; other hosts may",
+            "systemctl status 'plaita-supervisor*'; plaita-supervisor status --socket PATH where it listens elsewhere",
+        )
+    for one in facts.supervisors:
+        if one.status is None:
+            yield warning(
+                "host.supervisor",
+                f"{one.socket}: {one.error}",
+                "an answer",
+                "a supervisor listens there and does not answer this user",
+                f"sudo -u plaita plaita-supervisor status --socket {one.socket}",
+            )
+        else:
+            yield from _supervisor(one.socket, one.status)
+
+
+def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
+    name = f"{status.get('instance_id', '?')}"
+    ask = f"plaita-supervisor explain --socket {path}"
+    state, shut = str(status.get("status")), [str(gate) for gate in status.get("shut") or ()]
+    if status.get("serving"):
+        yield fine("host.supervisor", f"{name}: {state}, takes work", "running, takes work")
+    elif state in ("draining", "stopping"):
+        yield warning(
+            "host.supervisor",
+            f"{name}: {state}",
+            "running",
+            "it takes no new work",
+            f"plaita-supervisor undrain --socket {path}, unless it is meant to leave",
+        )
+    elif status.get("paused"):
+        yield warning(
+            "host.supervisor",
+            f"{name}: paused",
+            "running",
+            "somebody paused it: it takes no new work",
+            f"plaita-supervisor resume --socket {path}",
+        )
+    else:
+        gates = f" (shut: {', '.join(shut)})" if shut else ""
+        why = "it takes no new work; explain names each gate, its value and its limit"
+        yield error("host.supervisor", f"{name}: {state}, takes no work{gates}", "running, takes work", why, ask)
+    redis = _part(status, "redis")
+    if redis.get("connected") is False:
+        yield error(
+            "host.supervisor_redis",
+            f"{name}: no connection since {redis.get('since')}: {redis.get('error') or 'no reason known'}",
+            "connected",
+            "it takes nothing, and kills what runs when the leases run out; it connects by itself when it can",
+            "see redis.reachable; plaita-supervisor check shows the address it was given",
+        )
+    if status.get("registry_registered") is False:
+        yield warning(
+            "host.supervisor_registry",
+            f"{name}: not registered",
+            "registered",
+            "others do not know that it lives; with --no-registry that is meant",
+            "journalctl -u 'plaita-supervisor*' -g registry -n 50",
+        )
+    if _part(status, "template").get("ready") is False and state == "running":
+        yield warning(
+            "host.template",
+            f"{name}: the template makes no executors",
+            "ready",
+            "an executor that ends is not replaced",
+            f"journalctl -u 'plaita-supervisor*' -g template -n 50; then plaita-supervisor reload --socket {path}",
+        )
+    for one in _rows(status, "breakers")[:5]:
+        yield warning(
+            "host.breaker",
+            f"{name}: {one.get('value') or one.get('node') or one}",
+            "shut for nobody",
+            "this node of this flow version killed several executors here; its carriers wait",
+            ask,
+        )
+    for one in _rows(status, "stuck")[:5]:
+        yield warning(
+            "host.stuck",
+            f"{name}: {one.get('execution_id')} at {one.get('node_id')} for {span(_number(one.get('step_s')))}",
+            f"about {span(_number(one.get('usual_s')))}",
+            "the step takes far longer than it usually does, or than its limit",
+            f"plaita show {one.get('execution_id')}; to end it: plaita cancel {one.get('execution_id')} --reason stuck",
+        )
+
+
+def _part(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = status.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _rows(status: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = status.get(name)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, (list, tuple)) else []
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+Check = Callable[[HostFacts], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (supervisors, disks, limits, memory, clock, settings)
+
+
+def judge(facts: HostFacts) -> list[Finding]:
+    """All of the table, in its order."""
+    return [finding for check in CHECKS for finding in check(facts)]
