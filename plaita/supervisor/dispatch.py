@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from plaita import jsontext
 from plaita.clock import boot_ms
 from plaita.errors import InputError
 from plaita.ids import new_nonce
@@ -30,16 +29,18 @@ from plaita.store.executions import Begin, Begun, ForeignStart
 from plaita.store.keys import Keys, check_tenant
 from plaita.supervisor import logs
 from plaita.supervisor.admission import Admission
+from plaita.supervisor.breaker import Breaker, key_of
 from plaita.supervisor.dead_letters import DeadLetters, Wanted
 from plaita.supervisor.entries import Entries
 from plaita.supervisor.executor import Died
 from plaita.supervisor.flow_cache import FlowCache, FlowGone, StoredFlow
-from plaita.supervisor.held import Held, NodeTiming
+from plaita.supervisor.held import Held
 from plaita.supervisor.lease_keeper import LeaseKeeper
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.settle import Settler, Unrunnable
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import EXECUTOR_WAIT_S, NotBegun, Stepper
+from plaita.supervisor.taken import held_of
 from plaita.supervisor.tenant_gate import TenantGate
 from plaita.tenancy import set_current_tenant
 from plaita.unix.reaper import unknown_exit
@@ -73,6 +74,7 @@ class Dispatch:
         dead_letters: DeadLetters,
         admission: Admission,
         tenants: TenantGate,
+        breaker: Breaker,
         stats: Stats,
         *,
         leaving: Callable[[], bool],
@@ -90,6 +92,7 @@ class Dispatch:
         self._dead_letters = dead_letters
         self._admission = admission
         self._tenant_gate = tenants
+        self._breaker = breaker
         self._stats = stats
         self._leaving = leaving
         self._holder_record = holder_record
@@ -402,7 +405,7 @@ class Dispatch:
             return
         if flow is None:
             return  # Redis did not answer in time; the lease runs out and the carrier is delivered again
-        held = self._held(keys, execution_id, entry, begun, times, flow)
+        held = held_of(keys, execution_id, entry, begun, times, flow, self._settings.holder)
         if begun.cancel or resume_type == "cancel":
             held.cancel = begun.cancel_reason or "cancelled"
         self._keeper.add(held)
@@ -418,39 +421,7 @@ class Dispatch:
         finally:
             self._keeper.remove(held)
             self._stepper.let_go(held)
-
-    def _held(
-        self, keys: Keys, execution_id: str, entry: Entry, begun: Begun, times: lease.Times, flow: StoredFlow
-    ) -> Held:
-        control = begun.control
-        return Held(
-            keys=keys,
-            execution_id=execution_id,
-            tenant_id=keys.tenant,
-            flow_id=control.get("flow_id", ""),
-            version=control.get("version", ""),
-            flow_hash=flow.flow_hash,
-            stream=entry.stream,
-            entry_id=entry.entry_id,
-            holder=self._settings.holder,
-            token=begun.token,
-            lease=times,
-            node_id=control.get("next_node") or flow.outline.start,
-            outline=flow.outline,
-            step=int(control.get("step", 0)),
-            lost=int(control.get("lost", 1)),
-            active_ms=int(control.get("active_ms", 0)),
-            last_node=control.get("last_node") or None,
-            branch=control.get("branch") or None,
-            timings={node: _timing(raw) for node, raw in begun.timings.items()},
-            fields=entry.fields,
-            input=begun.input,
-            result_sizes=dict(begun.result_sizes),
-            state_sizes=dict(begun.state_sizes),
-            wait=begun.wait,
-            woken=begun.woken,
-            wake_data=begun.wake_data,
-        )
+            self._breaker.nothing(key_of(held), held.execution_id)
 
     async def _advance(self, held: Held, entry: Entry, flow: StoredFlow) -> None:
         """Step after step, until the execution ends or is let go."""
@@ -467,6 +438,10 @@ class Dispatch:
             if not lease.may_start_step(boot_ms(), held.lease):
                 await asyncio.sleep(0.05)  # the keeper renews it, or finds it lost
                 continue
+            delay_ms = self._breaker.delay_ms(held) if action != "timed_out" else None  # that is told here or nowhere
+            if delay_ms is not None:
+                await self._settler.postpone_uncounted(held, delay_ms)
+                return
             if not await self._stepper.have_executor(held):
                 logs.warning("dispatch.no_executor", execution_id=held.execution_id, waited_s=EXECUTOR_WAIT_S)
                 await self._settler.hand_on(held, lower_lost=True)
@@ -501,12 +476,14 @@ class Dispatch:
         if isinstance(outcome, Died):
             reason = outcome.stop_reason
         if reason == "timeout":
+            self._breaker.lived(key_of(held), held.execution_id)
             self._stats.add("step_timeouts")
             held.active_ms += elapsed
             held.unsaved_ms += elapsed
             return "timed_out"
         if isinstance(outcome, Answer) and outcome.kind in ("advanced", "ended", "suspended"):
             self._stats.add("steps")
+            self._breaker.lived(key_of(held), held.execution_id)
             return held.action if await self._settler.answered(held, outcome, elapsed) else None
         held.active_ms += elapsed
         held.unsaved_ms += elapsed
@@ -522,6 +499,7 @@ class Dispatch:
             return await self._after_death(held, entry, outcome)
         if outcome.kind == "failed":
             self._stats.add("step_failures")
+            self._breaker.lived(key_of(held), held.execution_id)
             await self._settler.failed(held, entry, outcome)
             return None
         return await self._stopped_by_others(held, entry)
@@ -537,6 +515,7 @@ class Dispatch:
         return await self._after_death(held, entry, Died(unknown_exit(pid or 0), None, "SIGTERM from outside"))
 
     async def _after_death(self, held: Held, entry: Entry, died: Died) -> Action | None:
+        self._breaker.died(key_of(held), held.execution_id, died.cause)
         verdict = retry.after_death(lost=held.lost, max_deliveries=self._settings.max_deliveries)
         if verdict.next is retry.Next.AGAIN and not self._leaving():
             return held.action if await self._settler.retake(held, died) else None
@@ -547,20 +526,3 @@ class Dispatch:
         else:
             await self._settler.executor_died(held, entry, died, verdict.reason)
         return None
-
-
-def _timing(raw: bytes) -> NodeTiming:
-    value = jsontext.loads(raw)
-    status, attempts = value.get("status"), int(value.get("attempts", 0))
-    if status == "running":
-        failed = int(value.get("failures", 0))
-    else:  # the attempt that began a wait has not failed
-        failed = max(0, attempts - 1) if status == "waiting" else attempts
-    return NodeTiming(
-        order=int(value.get("order", 0)),
-        attempts=failed,
-        visit=int(value.get("visit", 1)),
-        started_at=int(value.get("started_at") or 0),
-        # A node that ended its execution in error is tried once more after a `retry`: the same visit, the same key.
-        open=not value.get("ended_at") or status == "error",
-    )

@@ -29,6 +29,22 @@ def error(held: Held, message: str, *, cause: str, exception: str, code: int | s
     }
 
 
+def definition_gone(stored_hash: str | None, found_hash: str | None, reason: str) -> dict[str, Any]:
+    """The error of an execution whose flow's body is gone or is another one (ledger F6)."""
+    return {
+        "code": CODE_GENERIC,
+        "message": f"the flow's definition changed or is gone: {reason}",
+        "error_type": FlowErrorType.FLOW_ERROR.value,
+        "exception": "FlowHashMismatchError",
+        "cause": "FlowHashMismatchError",
+        "node": None,
+        "failed_node": None,
+        "node_retries": 0,
+        "stored_flow_hash": stored_hash,
+        "found_flow_hash": found_hash,
+    }
+
+
 def death(held: Held, died: Died) -> dict[str, Any]:
     """How an executor ended under the node in hand (ledger S14)."""
     return {

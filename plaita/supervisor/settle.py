@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.clock import boot_ms, wall_ms
-from plaita.errors import CODE_CANCELLED, CODE_GENERIC, FlowErrorType
+from plaita.errors import CODE_CANCELLED, FlowErrorType
 from plaita.ids import new_nonce
 from plaita.ipc.frames import BLOB_COUNT_LIMIT
 from plaita.ipc.messages import Answer
@@ -338,6 +338,10 @@ class Settler:
         logs.warning("step.postponed", execution_id=held.execution_id, node_id=held.node_id, delay_ms=delay_ms, **death)
         await self._postpone(held, delay_ms, lower_lost=False, death=death)
 
+    async def postpone_uncounted(self, held: Held, delay_ms: int) -> None:
+        """Nothing was tried: it comes back later, here or elsewhere, and no budget of it is touched (DECISIONS 38)."""
+        await self._postpone(held, delay_ms, lower_lost=True)
+
     async def executor_died(self, held: Held, entry: Entry, died: Died, reason: str) -> None:
         """The budget of lost steps is spent: terminal error, and the carrier to the DLQ (ledger S14)."""
         death = records.death(held, died)
@@ -415,18 +419,7 @@ class Settler:
         found_hash: str | None,
     ) -> None:
         """Its flow's body is gone or does not match: the execution cannot go on anywhere (ledger F6)."""
-        error = {
-            "code": CODE_GENERIC,
-            "message": f"the flow's definition changed or is gone: {reason}",
-            "error_type": FlowErrorType.FLOW_ERROR.value,
-            "exception": "FlowHashMismatchError",
-            "cause": "FlowHashMismatchError",
-            "node": None,
-            "failed_node": None,
-            "node_retries": 0,
-            "stored_flow_hash": begun.control.get("flow_hash"),
-            "found_flow_hash": found_hash,
-        }
+        error = records.definition_gone(begun.control.get("flow_hash"), found_hash, reason)
         end = Finish(
             execution_id=execution_id,
             token=begun.token,

@@ -191,6 +191,7 @@ class Supervisor:
         )
         self._admission, self._entries, self._dispatch = way.admission, way.entries, way.dispatch
         self._view.admission, self._view.tenants, self._view.reload = way.admission, way.tenants, self._reload
+        self._view.breaker = way.breaker
         self._carries = Carries(loop, self._carried)
         self._draining = Draining(
             loop,

@@ -22,6 +22,7 @@ from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import metrics, report
 from plaita.supervisor.admission import Admission
+from plaita.supervisor.breaker import Breaker
 from plaita.supervisor.disk_guard import DiskGuard
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.life import Life
@@ -50,13 +51,14 @@ def generation_ids(ids: Generations) -> dict[str, str]:
 
 
 class View:
-    """``registrar``, ``admission``, ``tenants`` and ``reload`` are set once they exist: the registrar's record shows
-    what the view says."""
+    """``registrar``, ``admission``, ``tenants``, ``breaker`` and ``reload`` are set once they exist: the registrar's
+    record shows what the view says."""
 
     registrar: Registrar
     admission: Admission
     tenants: TenantGate
     reload: Reload
+    breaker: Breaker
 
     def __init__(
         self,
@@ -132,7 +134,10 @@ class View:
             other_family=None if left is None else left.other_family,
             other_budget=None if left is None else left.other_budget,
             generations=f"{ids['config_family']} {ids['budget_generation']}",
-            parts=report.tenant_gates(self.tenants, None if stats is None else stats.parked),
+            parts=[
+                *report.tenant_gates(self.tenants, None if stats is None else stats.parked),
+                *self.breaker.gates(),
+            ],
             registered=self.registrar.registered if self._config.registry else None,
             stuck=len(self.stuck()),
         )
@@ -196,6 +201,7 @@ class View:
             "executors": self.executors(),
             "stuck": self.stuck(),
             "deaths": [death.row() for death in self._pool.deaths],
+            "breakers": self.breaker.blocks(),
             "disk": self._disk.block(),
             "drain": self.drain(),
             "reload": self.reload.block(),

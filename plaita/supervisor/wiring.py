@@ -11,6 +11,7 @@ from plaita.runtime_config import Generations, SupervisorConfig
 from plaita.store.keys import Keys
 from plaita.supervisor.admission import Admission, AdmissionSettings
 from plaita.supervisor.affinity import Affinity
+from plaita.supervisor.breaker import Breaker
 from plaita.supervisor.consumer import ConsumerSettings
 from plaita.supervisor.dead_letters import DeadLetters
 from plaita.supervisor.dispatch import Dispatch, DispatchSettings
@@ -36,6 +37,7 @@ class Way:
     entries: Entries
     tenants: TenantGate
     dispatch: Dispatch
+    breaker: Breaker
 
 
 def keys_of(config: SupervisorConfig) -> Keys:
@@ -143,6 +145,7 @@ def build_way(
         entries,
         stats,
     )
+    breaker = Breaker(stats)
     dispatch = Dispatch(
         DispatchSettings(
             holder=holder,
@@ -173,8 +176,9 @@ def build_way(
         dead_letters,
         admission,
         tenants,
+        breaker,
         stats,
         leaving=leaving,
         holder_record=holder_record,
     )
-    return Way(admission, entries, tenants, dispatch)
+    return Way(admission, entries, tenants, dispatch, breaker)
