@@ -112,10 +112,12 @@ def _tls_reason(endpoint: Endpoint, error: ssl.SSLError) -> str:
 
 
 def lost_in_greeting(endpoint: Endpoint, words: str) -> str:
-    """A TLS server may end a plain connection without a word."""
-    if endpoint.tls is None and not endpoint.path and words.startswith("connection lost"):
+    """A TLS server may end a connection that is plain, or has no certificate for it, without a word that arrives."""
+    if endpoint.path or not words.startswith("connection lost") or "certificate" in words:
+        return words
+    if endpoint.tls is None:
         return f"{words} before it answered; a port for TLS does so: try rediss:// then"
-    return words
+    return f"{words} before it answered; a server that wants a client certificate does so: ssl_certfile=, ssl_keyfile="
 
 
 def no_replies(data: bytes, said: str) -> str:
