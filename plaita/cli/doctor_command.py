@@ -83,7 +83,7 @@ def _look_at_redis(session: Session, wanted: Any) -> Seen:
     import plaita
     from plaita.cli import doctor_host
     from plaita.client import doctor as asking
-    from plaita.policy.doctor import server
+    from plaita.policy.doctor import reachable
     from plaita.runtime_config import config_family, load_tenant_config
     from plaita.store.embedded import running_url
     from plaita.store.endpoint import parse_endpoint
@@ -98,7 +98,7 @@ def _look_at_redis(session: Session, wanted: Any) -> Seen:
     url = config.redis_url if config.embedded is None else running_url(config.embedded)
     if url is None:  # an embedded server is not started for being looked at
         shown = f"embedded server in {config.embedded}"
-        found = server.not_started(shown, str(config.embedded))
+        found = reachable.not_started(shown, str(config.embedded))
         return asking.Seen(False, [found], {"url": shown, "product": None, "version": None, "role": None})
     tenants = load_tenant_config(flags=session.flags)
     for warning in tenants.warnings:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from plaita import jsontext
+from plaita.client import asking as carriers
+from plaita.client.asking import Asking, LostError
 from plaita.clock import wall_ms
 from plaita.policy import dead_letter
-from plaita.policy.carrier import Carrier, named_execution, read_carrier
-from plaita.policy.doctor import Finding, executions, queue, registry, server
-from plaita.store import dead_letters, looking, permissions, tenants, upkeep
-from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
+from plaita.policy.doctor import Finding, executions, queue, reachable, registry, server, server_facts
+from plaita.store import dead_letters, looking, permissions
+from plaita.store.call import Call
 from plaita.store.keys import DEFAULT_TENANT, Keys
 from plaita.store.leases import parse_lease
 from plaita.store.looking import LookingRunner
@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 PINGS = 20
 ROWS_LOOKED_AT = 10_000  # of each status
-CARRIERS_LOOKED_AT = 10_000  # of each place
-CARRIER_PAGES = 40
 LETTERS_LOOKED_AT = 1000
 DAY_MS = 86_400_000
 _UNDER_WAY = ("running", "pending", "suspended")
@@ -37,38 +35,6 @@ _SETTINGS = (
     "appendfsync", "disable-thp", "maxclients", "maxmemory-policy", "min-replicas-to-write",
     "stop-writes-on-bgsave-error", "tcp-keepalive", "timeout",
 )  # fmt: skip
-
-
-class _LostError(Exception):
-    """The server does not answer us (any more)."""
-
-    def __init__(self, reason: str, auth: bool) -> None:
-        super().__init__(reason)
-        self.auth = auth
-
-
-class _Asking:
-    """One runner; a call that this user may not make, or this server does not know, answers None."""
-
-    def __init__(self, runner: LookingRunner) -> None:
-        self._runner = runner
-        self.calls = 0
-
-    def ask(self, call: Call[T]) -> T | None:
-        answer = self._runner.run(call)
-        self.calls += 1
-        if isinstance(answer, Unknown) and call.idempotent:
-            answer = self._runner.run(call)
-        if isinstance(answer, Value):
-            value: T = answer.value
-            return value
-        if isinstance(answer, Refused) or (isinstance(answer, Unavailable) and _no_right(answer)):
-            return None
-        raise _LostError(answer.error, isinstance(answer, Unavailable) and answer.auth)
-
-
-def _no_right(answer: Unavailable) -> bool:
-    return answer.auth and "NOPERM" in answer.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +69,11 @@ class Seen:
 def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
     """Everything of Redis, of the tenant of ``keys``. Raises nothing for a server that is away."""
     seen = Seen(server={"url": settings.shown, "product": None, "version": None, "role": None})
-    asking = _Asking(runner)
+    asking = Asking(runner)
     try:
         facts = _server(asking, keys, settings)
         if facts.info is not None:
-            found = server.product(facts.info)
+            found = server_facts.product(facts.info)
             seen.server |= {"product": found.name, "version": found.version, "role": facts.text("role") or None}
         seen.findings += server.judge(facts)
         aside = asking.ask(looking.aside(keys, int(queue.OVERDUE_S * 1000)))
@@ -115,11 +81,11 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
         seen.findings += queue.judge(_queue(asking, keys, settings, known, aside))
         seen.findings += executions.judge(_executions(asking, keys, settings, known))
         seen.findings += registry.judge(known)
-    except _LostError as error:
+    except LostError as error:
         seen.reachable = False
-        seen.findings.append(server.unreachable(str(error), settings.shown, auth=error.auth))
+        seen.findings.append(reachable.unreachable(str(error), settings.shown, auth=error.auth))
     else:
-        seen.findings.insert(0, server.reached(settings.shown))
+        seen.findings.insert(0, reachable.reached(settings.shown))
     seen.calls = asking.calls
     return seen
 
@@ -127,11 +93,11 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
 # -- the server -----------------------------------------------------------------------------------
 
 
-def _server(asking: _Asking, keys: Keys, settings: Settings) -> server.ServerFacts:
+def _server(asking: Asking, keys: Keys, settings: Settings) -> server_facts.ServerFacts:
     info = asking.ask(looking.info(keys))
     if info is not None and info.get("loading") == "1":
-        facts = server.ServerFacts(info)
-        raise _LostError(f"{settings.shown}: LOADING, {facts.text('loading_loaded_perc', '?')} % read", False)
+        facts = server_facts.ServerFacts(info)
+        raise LostError(f"{settings.shown}: LOADING, {facts.text('loading_loaded_perc', '?')} % read", False)
     config: dict[str, str] | None = None
     for name in _SETTINGS:
         value = asking.ask(looking.setting(keys, name))
@@ -140,7 +106,7 @@ def _server(asking: _Asking, keys: Keys, settings: Settings) -> server.ServerFac
     ahead, uncertain, ping_ms = _clock(asking, keys)
     user = asking.ask(looking.user(keys)) or settings.user
     denied = _denied(asking, keys)
-    return server.ServerFacts(
+    return server_facts.ServerFacts(
         info=info,
         config=config,
         ahead_ms=ahead,
@@ -157,7 +123,7 @@ def _server(asking: _Asking, keys: Keys, settings: Settings) -> server.ServerFac
     )
 
 
-def _clock(asking: _Asking, keys: Keys) -> tuple[float | None, float, float | None]:
+def _clock(asking: Asking, keys: Keys) -> tuple[float | None, float, float | None]:
     """(the server's clock less ours ms, half the round trip ms, median of a PING ms): the quickest of three decides."""
     best: tuple[float, float] | None = None
     for _ in range(3):
@@ -179,7 +145,7 @@ def _clock(asking: _Asking, keys: Keys) -> tuple[float | None, float, float | No
     return ahead, half, statistics.median(taken) if taken else None
 
 
-def _denied(asking: _Asking, keys: Keys) -> permissions.Denied | None:
+def _denied(asking: Asking, keys: Keys) -> permissions.Denied | None:
     answer = asking.ask(_wrapped(permissions.denied(keys)))
     return permissions.Denied(["eval", "evalsha"], []) if answer is None else answer[0]
 
@@ -193,7 +159,7 @@ def _wrapped(call: Call[T]) -> Call[tuple[T]]:
 # -- the registry ---------------------------------------------------------------------------------
 
 
-def _registry(asking: _Asking, keys: Keys, settings: Settings, aside: looking.Aside | None) -> registry.RegistryFacts:
+def _registry(asking: Asking, keys: Keys, settings: Settings, aside: looking.Aside | None) -> registry.RegistryFacts:
     names = asking.ask(looking.instance_names(keys))
     records = asking.ask(looking.records(keys, names)) if names else []
     now = asking.ask(looking.time_ms(keys))
@@ -234,7 +200,7 @@ def _json(data: bytes) -> Any:
 
 
 def _queue(
-    asking: _Asking, keys: Keys, settings: Settings, known: registry.RegistryFacts, aside: looking.Aside | None
+    asking: Asking, keys: Keys, settings: Settings, known: registry.RegistryFacts, aside: looking.Aside | None
 ) -> queue.QueueFacts:
     streams: list[queue.Stream] = []
     consumers: dict[str, queue.Consumer] = {}
@@ -286,7 +252,7 @@ def _stream(name: str, found: looking.Stream) -> queue.Stream:
     )
 
 
-def _letters(asking: _Asking, keys: Keys) -> tuple[dict[str, int], int, bool]:
+def _letters(asking: Asking, keys: Keys) -> tuple[dict[str, int], int, bool]:
     """(dead letters of the last 24 h by cause, all there are, whether there are more of the last 24 h)."""
     causes: dict[str, int] = {}
     looked, older_than, total = 0, None, 0
@@ -312,7 +278,7 @@ def _letters(asking: _Asking, keys: Keys) -> tuple[dict[str, int], int, bool]:
 
 
 def _executions(
-    asking: _Asking, keys: Keys, settings: Settings, known: registry.RegistryFacts
+    asking: Asking, keys: Keys, settings: Settings, known: registry.RegistryFacts
 ) -> executions.ExecutionFacts:
     tenant = keys.tenant or DEFAULT_TENANT
     rows: dict[str, executions.Row] = {}
@@ -336,14 +302,14 @@ def _executions(
         looked=len(rows),
         there=max(there, len(rows)),
         carried=frozenset(),
-        carriers_looked=CARRIERS_LOOKED_AT,
+        carriers_looked=carriers.CARRIERS_LOOKED_AT,
         heartbeat_s=settings.lease_ttl_s / 3,
         lease_ttl_s=settings.lease_ttl_s,
     )
     idle = executions.without_holder(facts)
     if not idle:
         return facts
-    carried = _carried(asking, keys, {row.execution_id: row.status for row in idle})
+    carried = carriers.carried(asking, keys, {row.execution_id: row.status for row in idle})
     suspects = [row.execution_id for row in idle if carried is not None and row.execution_id not in carried]
     for first in range(0, len(suspects), looking.ROWS_A_PAGE):
         # what moved meanwhile was between the places, not lost
@@ -369,74 +335,3 @@ def _row(row: looking.Row) -> executions.Row:
         due_s=None if row.due_in_ms is None else row.due_in_ms / 1000,
         timer=row.timer,
     )
-
-
-def _carried(asking: _Asking, keys: Keys, wanted: dict[str, str]) -> set[str] | None:
-    """Those of ``wanted`` (id -> status) that a carrier of this queue is for; None where there are too many carriers to
-    look at. Carriers go from the delayed and the parked to the streams, and then back: those are looked at twice."""
-    tenant = keys.tenant or DEFAULT_TENANT
-    found: set[str] = set()
-    for place in ("delayed", "parked", "q", "w", "delayed", "parked"):
-        pages = {"delayed": _delayed, "parked": _parked}.get(place)
-        named = pages(asking, keys) if pages is not None else _in_stream(asking, keys, place)
-        if named is None:
-            return None
-        for execution_id, owner in named:
-            parked_for_itself = place == "parked" and wanted.get(execution_id) == "running"
-            if owner == tenant and execution_id in wanted and not parked_for_itself:
-                found.add(execution_id)
-    return found
-
-
-Named = Iterable[tuple[str, str]]
-
-
-def _delayed(asking: _Asking, keys: Keys) -> Named | None:
-    found: set[tuple[str, str]] = set()
-    cursor = "0"
-    for _ in range(CARRIER_PAGES):
-        page = asking.ask(upkeep.delayed_named(keys, cursor, CARRIERS_LOOKED_AT // CARRIER_PAGES))
-        if page is None:
-            return None
-        cursor = page[0]
-        found.update(page[1])
-        if cursor == "0":
-            return found
-    return None
-
-
-def _parked(asking: _Asking, keys: Keys) -> Named | None:
-    found: set[tuple[str, str]] = set()
-    for letter in ("w", "q"):
-        first = 0
-        for _ in range(CARRIER_PAGES):
-            page = asking.ask(tenants.parked_named(keys, letter, first, CARRIERS_LOOKED_AT // CARRIER_PAGES))
-            if page is None:
-                return None
-            first = page[0]
-            found.update((execution_id, keys.tenant or DEFAULT_TENANT) for execution_id in page[1])
-            if first < 0:
-                break
-        else:
-            return None
-    return found
-
-
-def _in_stream(asking: _Asking, keys: Keys, letter: str) -> Named | None:
-    found: set[tuple[str, str]] = set()
-    newer_than: str | None = None
-    for _ in range(CARRIER_PAGES):
-        page = asking.ask(upkeep.stream_named(keys, letter, newer_than, CARRIERS_LOOKED_AT // CARRIER_PAGES))
-        if page is None:
-            return None
-        newer_than, entries = page
-        for entry in entries:
-            named = named_execution(entry.fields)
-            if named is None:
-                carrier = read_carrier(entry.fields, queue=keys.queue, entry_id=entry.entry_id)
-                named = (carrier.execution_id, carrier.tenant_id) if isinstance(carrier, Carrier) else None
-            if named is not None:
-                found.add(named)
-        if not newer_than:
-            return found
-    return None

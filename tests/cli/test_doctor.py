@@ -340,12 +340,12 @@ def test_one_tenant_at_a_time(plaita: Run, keys: Keys, redis_do: Do) -> None:
 
 
 def test_more_than_it_looks_at(plaita: Run, keys: Keys, redis_do: Do, monkeypatch: pytest.MonkeyPatch) -> None:
-    from plaita.client import doctor
+    from plaita.client import asking, doctor
     from plaita.store import looking
 
     monkeypatch.setattr(doctor, "ROWS_LOOKED_AT", 300)
-    monkeypatch.setattr(doctor, "CARRIER_PAGES", 2)
-    monkeypatch.setattr(doctor, "CARRIERS_LOOKED_AT", 20)
+    monkeypatch.setattr(asking, "CARRIER_PAGES", 2)
+    monkeypatch.setattr(asking, "CARRIERS_LOOKED_AT", 20)
     monkeypatch.setattr(looking.rows, "__defaults__", ("0", 50))
     for number in range(700):
         row(redis_do, keys, f"e{number}", "running")

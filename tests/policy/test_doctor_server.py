@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plaita.policy.doctor import server
-from plaita.policy.doctor.server import ServerFacts
+from plaita.policy.doctor import reachable, server
+from plaita.policy.doctor.server_facts import Product, ServerFacts, product
 
 GIB = 1024**3
 HEALTHY = {
@@ -206,11 +206,11 @@ def test_a_failed_write_says_whether_the_server_refuses_work() -> None:
     ],
 )
 def test_why_nobody_answers(reason: str, in_the_action: str) -> None:
-    found = server.unreachable(reason, "redis://h:1")
+    found = reachable.unreachable(reason, "redis://h:1")
     assert (found.check, found.severity.value, found.value) == ("redis.reachable", "error", reason)
     assert in_the_action in found.action
 
 
 def test_products() -> None:
-    assert server.product(HEALTHY) == server.Product("valkey", "9.1.0", (7, 2))
-    assert server.product({"redis_version": "6.2.14"}) == server.Product("redis", "6.2.14", (6, 2))
+    assert product(HEALTHY) == Product("valkey", "9.1.0", (7, 2))
+    assert product({"redis_version": "6.2.14"}) == Product("redis", "6.2.14", (6, 2))
