@@ -205,7 +205,7 @@ def _carrier(
         params=params,
         schema_version=schema_version,
         dedup_key=None if start is None else _dedup_key(start.dedup_key),
-        target_instance_id=payload.target_instance_id,
+        target_instance_id=unicodedata.normalize("NFC", payload.target_instance_id or "") or None,
         stamps=Stamps(
             stamp(fields, {"config_family": payload.config_family}, "config_family"),
             stamp(fields, {"budget_generation": payload.budget_generation}, "budget_generation"),

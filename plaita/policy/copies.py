@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plaita import jsontext
-from plaita.policy import repos
-from plaita.policy.affinity import COUNT_FIELD, SINCE_FIELD
+from plaita.policy import affinity, repos
 from plaita.policy.age import first_enqueued_ms, timestamp_text
 from plaita.policy.carrier import Carrier, ResumeType, payload_fields, resume_payload, schema_version_of, stamp
 
-HANDOVER_FIELDS = frozenset({COUNT_FIELD, SINCE_FIELD})
 INHERITED_STAMPS = ("config_family", "budget_generation")
 REPLAY_HISTORY = ("replay_of", "replay_count")  # of what a dead letter's replay brought back (ledger D5)
 
@@ -102,4 +100,4 @@ def broadcast(fields: Mapping[bytes, bytes], entry_id: str, changes: Mapping[str
     (ledger G4). For a payload that is a JSON object."""
     payload = {name: value for name, value in payload_fields(fields).items() if name != "target_instance_id"}
     copy = same_body({**fields, b"payload": jsontext.dumps(payload)}, entry_id, changes)
-    return [(name, value) for name, value in copy if name not in HANDOVER_FIELDS]
+    return [(name, value) for name, value in copy if name not in affinity.FIELDS]

@@ -91,6 +91,7 @@ class Affinity:
         now = await self._sender.send(server.now_ms(self._keys), until=boot_ms() + ANSWER_MS)
         ruling = affinity.judge_path(
             missing=True,
+            instance_id=self._instance_id,
             handover=affinity.handover_of(entry.fields),
             now_ms=now.value if isinstance(now, Value) else None,
             patience_ms=self._patience_ms,
@@ -127,6 +128,7 @@ class Affinity:
         return affinity.judge(
             ours=False,
             target=Target(isinstance(found, Value), status),
+            instance_id=self._instance_id,
             handover=affinity.handover_of(entry.fields),
             now_ms=now.value if isinstance(now, Value) else None,
             patience_ms=self._patience_ms,

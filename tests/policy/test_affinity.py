@@ -32,7 +32,12 @@ def expected(ours: bool, readable: bool, status: str | None, since: int | None, 
 )
 def test_G4_the_whole_table(ours: bool, readable: bool, status: str | None, since: int | None, now: int | None) -> None:
     ruling = judge(
-        ours=ours, target=Target(readable, status), handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE
+        ours=ours,
+        target=Target(readable, status),
+        instance_id="me",
+        handover=Handover(3, since),
+        now_ms=now,
+        patience_ms=PATIENCE,
     )
     assert ruling.verdict is expected(ours, readable, status, since, now)
     assert (ruling.delay_ms > 0) == (ruling.verdict is Verdict.HAND_OVER)
@@ -41,11 +46,18 @@ def test_G4_the_whole_table(ours: bool, readable: bool, status: str | None, sinc
 def test_DECISIONS_12_each_handover_waits_longer_until_the_time_is_over() -> None:
     handover, now, delays = Handover(), NOW, []
     while True:
-        ruling = judge(ours=False, target=Target(True, "running"), handover=handover, now_ms=now, patience_ms=PATIENCE)
+        ruling = judge(
+            ours=False,
+            target=Target(True, "running"),
+            instance_id="me",
+            handover=handover,
+            now_ms=now,
+            patience_ms=PATIENCE,
+        )
         if ruling.verdict is not Verdict.HAND_OVER:
             break
         delays.append(ruling.delay_ms)
-        assert ruling.handover == Handover(len(delays), NOW)
+        assert ruling.handover == Handover(len(delays), NOW, len(delays) - 1, ("me",))
         handover, now = ruling.handover, now + ruling.delay_ms
     assert ruling.verdict is Verdict.EXHAUSTED
     assert delays[:7] == [250, 500, 1000, 2000, 4000, 5000, 5000]
@@ -53,16 +65,39 @@ def test_DECISIONS_12_each_handover_waits_longer_until_the_time_is_over() -> Non
     assert sum(delays[:-1]) < PATIENCE <= sum(delays)
 
 
+def test_DECISIONS_12_many_hosts_are_met_as_soon_as_few() -> None:
+    """Each of 40 hosts meets it once: the waits do not grow from host to host, only from one round to the next."""
+    handover, delays = Handover(), []
+    for number in [*range(40), *range(5)]:
+        ruling = judge_path(missing=True, instance_id=f"h{number}", handover=handover, now_ms=NOW, patience_ms=PATIENCE)
+        delays.append(ruling.delay_ms)
+        handover = ruling.handover
+    assert delays[: affinity.MET_AT_MOST] == [250] * affinity.MET_AT_MOST
+    assert set(delays[affinity.MET_AT_MOST :]) == {500}, "no copy names more than so many"
+    assert handover.met == tuple(f"h{number}" for number in [*range(32, 40), *range(5)])
+    assert handover.count == 45
+
+
 def test_DECISIONS_12_a_clock_that_went_back_does_not_make_it_endless() -> None:
     ruling = judge(
-        ours=False, target=Target(True, "running"), handover=Handover(1, NOW + 1), now_ms=NOW, patience_ms=PATIENCE
+        ours=False,
+        target=Target(True, "running"),
+        instance_id="me",
+        handover=Handover(1, NOW + 1),
+        now_ms=NOW,
+        patience_ms=PATIENCE,
     )
     assert ruling.handover.since_ms == NOW
 
 
 def test_G4_no_count_makes_the_wait_longer_than_5_s() -> None:
     ruling = judge(
-        ours=False, target=Target(True, "running"), handover=Handover(10**9, NOW), now_ms=NOW, patience_ms=PATIENCE
+        ours=False,
+        target=Target(True, "running"),
+        instance_id="me",
+        handover=Handover(10**9, NOW, 10**9),
+        now_ms=NOW,
+        patience_ms=PATIENCE,
     )
     assert ruling.delay_ms == 5000
 
@@ -75,7 +110,7 @@ def test_G4_whose_it_is(target: str | None, instance: str, ours: bool) -> None:
 
 
 def test_G4_a_copy_says_how_often_and_since_when() -> None:
-    said = Handover(4, NOW)
+    said = Handover(4, NOW, 1, ("é", "a:b"))
     written = {name.encode(): value.encode() for name, value in affinity.fields_of(said).items()}
     assert affinity.handover_of(written) == said
 
@@ -100,8 +135,15 @@ def test_G4_a_count_below_nothing_is_nothing() -> None:
 
 @pytest.mark.parametrize(("missing", "since", "now"), list(product((True, False), SINCE, (NOW, None))))
 def test_G4_the_whole_table_of_paths(missing: bool, since: int | None, now: int | None) -> None:
-    ruling = judge_path(missing=missing, handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE)
+    ruling = judge_path(
+        missing=missing, instance_id="me", handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE
+    )
     like_a_target = judge(
-        ours=False, target=Target(True, "running"), handover=Handover(3, since), now_ms=now, patience_ms=PATIENCE
+        ours=False,
+        target=Target(True, "running"),
+        instance_id="me",
+        handover=Handover(3, since),
+        now_ms=now,
+        patience_ms=PATIENCE,
     )
     assert ruling == (like_a_target if missing else affinity.Ruling(Verdict.RUN_HERE))

@@ -177,3 +177,11 @@ def test_G4_the_copy_takes_the_place_of_its_source(world: World) -> None:
     found = until(copy, "the copy, moved to a stream")
     assert jsontext.loads(found["payload"])["target_instance_id"] == "two"
     assert {"handovers", "handover_since", "first_enqueued_at", "execution_id", "flow_id"} <= set(found)
+
+
+def test_G4_a_name_is_the_same_in_every_unicode_form(world: World) -> None:
+    world.put("f", [{"type": "start", "id": "s", "next": "e"}, {"type": "end", "id": "e", "output": 1}])
+    one = world.serving(instance="n\u00e9", **FLAGS)
+    send_start(world, "f", target_instance_id="ne\u0301", tenant_id="default", execution_id="e")
+    assert ended(world, "e")["status"] == "completed"
+    assert counter(one, "handed_over") == 0
