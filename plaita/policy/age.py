@@ -14,6 +14,8 @@ from typing import Any
 
 LATEST_MS = 253_402_300_799_999  # the last millisecond of year 9999
 _MILLISECONDS_FROM = 100_000_000_000  # a smaller number is in seconds: as milliseconds it would be before 1973-03
+# Python reads 1796051941006 as the 19th of May 1796, 10:06: what has more digits than a date is a number.
+_NUMBER = re.compile(r"[+-]?\d{9,}(\.\d*)?")
 _ENTRY_ID = re.compile(r"(\d+)-\d+")
 
 
@@ -28,12 +30,13 @@ def timestamp_ms(value: Any) -> int | None:
     text. None for anything else."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
-    if isinstance(value, str):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         try:
             moment = datetime.fromisoformat(value)
             return _in_range(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
         except (ValueError, OverflowError):
             pass
+    if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plaita.policy.age import (
     LATEST_MS,
@@ -32,6 +34,8 @@ NOW = 1_700_000_000_000
         (NOW / 1000, NOW),
         (str(NOW), NOW),
         ("1700000000.0", NOW),
+        ("1796051941006", 1_796_051_941_006),  # digits that can be read as a date of the year 1796
+        (b"1796051941", 1_796_051_941_000),
         (None, None),
         ("", None),
         ("soon", None),
@@ -50,6 +54,11 @@ NOW = 1_700_000_000_000
 )
 def test_D3_times_of_producers(value: Any, wanted: int | None):
     assert timestamp_ms(value) == wanted
+
+
+@given(st.integers(100_000_000_000, LATEST_MS))
+def test_D3_milliseconds_as_text_are_those_milliseconds(ms: int):
+    assert timestamp_ms(str(ms)) == timestamp_ms(str(ms).encode()) == ms
 
 
 @pytest.mark.parametrize(
