@@ -15,7 +15,7 @@ import plaita
 from plaita.client import operations
 from plaita.client.aio import drive
 from plaita.client.operations import Operation
-from plaita.clock import iso_utc, wall_ms
+from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError, UnreachableError
 from plaita.flow.model import NodeTypes
 from plaita.ids import new_incarnation
@@ -31,7 +31,7 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Row
 from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 from plaita.store.runner_async import AsyncRunner, RunnerState
-from plaita.supervisor import logs
+from plaita.supervisor import capacity, logs
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.failover import Failover
@@ -82,6 +82,7 @@ class Host:
         self._consuming: asyncio.Task[None] | None = None
         incarnation = new_incarnation()
         holder, ids = f"{config.instance_id}/{incarnation}", generations(config)
+        self._generations, self._started = generation_ids(ids), boot_ms()
         self._gate = Gate(self._wake_consumer)
         self._runner = AsyncRunner(
             redis_url, on_state=self._redis_state, on_refusal=lambda error: self._write_guard.refused(error)
@@ -126,7 +127,7 @@ class Host:
                 "queue": config.queue_name,
                 "consumer": config.consumer_name,
                 "started_at": iso_utc(wall_ms()),
-                "generations": generation_ids(ids),
+                "generations": self._generations,
                 "config": effective(config),
             },
             self.stats,
@@ -355,7 +356,11 @@ class Host:
         return {
             "status": self.state.value,
             "paused": not consuming,
-            "capacity": {"executors": self._config.executors, "free": free, "busy": busy},
+            "shut": self._gate.shut(),
+            "uptime_s": round((boot_ms() - self._started) / 1000, 3),
+            "capacity": capacity.snapshot(
+                executors=self._config.executors, free=free, busy=busy, generations=self._generations
+            ),
             "node_types": self._node_types,
         }
 

@@ -50,7 +50,8 @@ class ConsumerSettings:
 
 class Consumer:
     """``capacity()`` is how many carriers may be taken now; ``start(entry)`` begins one; ``give_back(entry)`` hands
-    one on that nobody here can take; ``skipped(family, budget)`` is told how many of other hosts a reclaim met."""
+    one on that nobody here can take; ``skipped(family, budget)`` is told how many of other hosts a reclaim met;
+    ``may_adopt()``: the registry says that this instance's name is ours, so what is pending for it is no other's."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Consumer:
         give_back: Callable[[Entry], None],
         in_hand: Callable[[], list[str]],
         skipped: Callable[[int, int], None],
+        may_adopt: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._keys = keys
@@ -74,6 +76,7 @@ class Consumer:
         self._give_back = give_back
         self._in_hand = in_hand
         self._skipped = skipped
+        self._may_adopt = may_adopt
         self._changed = asyncio.Event()
         self._cursors = (START, START)
         self._adopting = settings.adopt
@@ -189,7 +192,7 @@ class Consumer:
             count=places,
             min_idle_ms=self._settings.claim_min_idle_ms,
             holder=self._settings.holder,
-            adopt=self._adopting,
+            adopt=self._adopting and self._may_adopt(),
             cursors=self._cursors,
             family=self._settings.config_family,
             budget=self._settings.budget_generation,

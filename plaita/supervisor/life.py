@@ -50,8 +50,8 @@ class Life:
 
     @property
     def leaving(self) -> bool:
-        """No further step may start here."""
-        return self.state is not State.RUNNING
+        """No further step may start here. What starts and is not registered yet may work (ledger G3)."""
+        return self.state is not State.RUNNING and not (self.state is State.STARTING and self.wish is Wish.NONE)
 
     @property
     def undoable(self) -> bool:

@@ -1,22 +1,24 @@
 """The registry entry of this supervisor: claimed at the start, renewed by a heartbeat, taken away at the end (G1-G3).
 
 A second process with the id of a live one refuses to start; a dead namesake's entry is taken over at once where its
-death can be proved on this machine, else after it has run out.
+death can be proved on this machine, else after it has run out. Where Redis does not take the entry at all, that is said
+and tried again in the background; work does not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
 from plaita.policy.backoff import backoff_s
 from plaita.store import registry
-from plaita.store.call import Refused, Unavailable, Value
+from plaita.store.call import Answer, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
@@ -26,6 +28,8 @@ from plaita.unix.processes import start_ticks
 
 HEARTBEAT_S = 10.0
 TTL_MS = 30_000
+RETRY_FIRST_S, RETRY_LONGEST_S = 1.0, 30.0
+_LAST = ("stopping", "stopped")  # with these the gate of G2 closes
 
 
 class IdentityTaken(Exception):
@@ -33,7 +37,9 @@ class IdentityTaken(Exception):
 
 
 class Registrar:
-    """``facts()`` gives the moving part of the record: status, paused, capacity, node types."""
+    """``facts()`` gives the moving part of the record: status, paused, capacity, node types; ``refresh`` is awaited
+    before each heartbeat, to bring what it shows up to date. ``registered``: Redis has our record, as far as we know.
+    """
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class Registrar:
         fixed: dict[str, Any],
         stats: Stats,
         facts: Callable[[], dict[str, Any]],
+        refresh: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._runner = runner
         self._keys = keys
@@ -54,12 +61,12 @@ class Registrar:
         self._fixed = fixed
         self._stats = stats
         self._facts = facts
+        self._refresh = refresh
         self._closed = False  # the write gate of G2
+        self._perhaps_there = False  # a record of ours: also where an answer was lost, or a stop came before it
         self._task: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
         self.registered = False
-        self._may_be_known = (
-            False  # a stop may come before the answer to the first call: it was carried out all the same
-        )
 
     def _record(self, status: str | None = None) -> bytes:
         own = self._identity
@@ -83,24 +90,35 @@ class Registrar:
 
     async def register(self) -> None:
         """Claim the id, waiting for Redis as long as it takes. Raises IdentityTaken."""
-        expected: str | None = None
         attempt = 0
+        while not await self.claim():
+            await asyncio.sleep(backoff_s(attempt, base=0.1, cap=5.0, jitter=random.random()))
+            attempt += 1
+
+    async def claim(self) -> bool:
+        """Try once to take the id, waiting for a namesake that may be alive. False, and told, when Redis did not take
+        the record. Raises IdentityTaken."""
+        expected: str | None = None
         waited_for_ms = 0.0
         while True:
             call = registry.register(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS, expected)
-            known, self._may_be_known = self._may_be_known, True
+            known, self._perhaps_there = self._perhaps_there, True
             answer = await self._runner.run(call)
             if isinstance(answer, Unavailable | Refused):
-                self._may_be_known = known  # it was not carried out
+                self._perhaps_there = known  # it was not carried out
             if isinstance(answer, Value):
                 self.registered = True
-                return
-            wait = backoff_s(attempt, base=0.1, cap=5.0, jitter=random.random())
-            attempt += 1
-            if isinstance(answer, Refused):
-                expected, wait = await self._namesake(waited_for_ms)
-                waited_for_ms += wait * 1000
+                return True
+            if not (isinstance(answer, Refused) and answer.reason == "taken"):
+                self.failed(_why(answer))
+                return False
+            expected, wait = await self._namesake(waited_for_ms)
+            waited_for_ms += wait * 1000
             await asyncio.sleep(wait)
+
+    def failed(self, error: str) -> None:
+        """Say that there is no entry yet (ledger G3)."""
+        logs.error("registry.register_failed", error=error, instance_id=self._instance_id, retried="in the background")
 
     async def _namesake(self, waited_ms: float) -> tuple[str | None, float]:
         """The incarnation that may be replaced, and how long to wait before. Raises IdentityTaken."""
@@ -112,7 +130,7 @@ class Registrar:
         there = answer.value
         pid = pid_of(there.record)
         verdict = judge_namesake(there.record, self._identity, start_ticks(pid) if pid is not None else None)
-        if verdict is Namesake.DEAD:
+        if verdict is Namesake.DEAD and there.incarnation:
             logs.info("registry.namesake_dead", incarnation=there.incarnation, pid=pid)
             return there.incarnation, 0.0
         if verdict is Namesake.ALIVE:
@@ -129,42 +147,101 @@ class Registrar:
             logs.warning("registry.namesake_elsewhere", incarnation=there.incarnation, waits_ms=TTL_MS)
         return None, 1.0
 
-    def start(self) -> None:
-        """Begin the heartbeat."""
-        self._task = asyncio.create_task(self._beat(), name="registry heartbeat")
+    def start(
+        self,
+        *,
+        registered: Callable[[], None] = lambda: None,
+        taken: Callable[[IdentityTaken], None] = lambda error: None,
+    ) -> None:
+        """Begin the heartbeat; before that, where ``claim`` said False, try again until Redis takes the record (G3):
+        ``registered`` is told then, or ``taken`` of who was faster."""
+        self._task = asyncio.create_task(self._live(registered, taken), name="registry heartbeat")
 
-    async def _beat(self) -> None:
-        while not self._closed:
+    def try_again(self) -> None:
+        """Redis serves again: a retry need not wait for its time."""
+        self._again.set()
+
+    async def _live(self, registered: Callable[[], None], taken: Callable[[IdentityTaken], None]) -> None:
+        if not self.registered:
+            try:
+                await self._retry()
+            except IdentityTaken as error:
+                taken(error)
+                return
+            registered()
+        while True:
             await asyncio.sleep(HEARTBEAT_S * (0.8 + random.random() * 0.2))
+            if self._refresh is not None:
+                await self._refresh()
             await self.announce(tries=1)
 
+    async def _retry(self) -> None:
+        attempt = 0
+        while not self.registered:
+            self._again.clear()
+            seconds = backoff_s(attempt, base=RETRY_FIRST_S, cap=RETRY_LONGEST_S, jitter=random.random())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._again.wait(), seconds)
+            attempt += 1
+            await self.claim()
+
     async def announce(self, *, tries: int = 3) -> None:
-        """Write the record as it is now; a failure is counted and logged, never raised (ledger G2)."""
-        if self._closed or not self.registered:
+        """Write the record as it is now; a failure is counted and logged, never raised. With the status ``stopping``
+        the gate closes: it is the last that is written but for the mark of ``unregister`` (ledger G2)."""
+        last = str(self._facts().get("status")) in _LAST
+        if self._closed:
             return
+        if last:
+            self._close()
+        if self._perhaps_there:
+            await self._write(tries, last)
+
+    async def _write(self, tries: int, last: bool) -> None:
+        answer: Answer[bool] = Unavailable("")
         for attempt in range(tries):
+            if self._closed and not last:
+                return  # closed while we waited for our next try
             call = registry.heartbeat(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS)
             answer = await self._runner.run(call)
             if isinstance(answer, Value):
+                self.registered = True
                 return
-            if isinstance(answer, Refused):
+            if isinstance(answer, Refused) and answer.reason == "taken":
+                self.registered = False
                 logs.error("registry.taken_from_us", instance_id=self._instance_id, detail=answer.detail[:300])
                 return
             if attempt + 1 < tries:
                 await asyncio.sleep(0.2)
         if tries > 1:
             self._stats.add("registry_status_flush_failed_total")
-            logs.error("registry.status_not_written", status=self._facts().get("status"))
+            logs.error("registry.status_not_written", status=self._facts().get("status"), error=_why(answer))
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
 
     async def unregister(self) -> None:
-        """Close the write gate, leave a ``stopped`` mark for a moment, then nothing."""
-        self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-        if not self._may_be_known:
+        """Close the write gate, leave a ``stopped`` mark for a moment, then nothing. Also where reading failed before,
+        or where it is not known whether a record of ours is there. Whatever keeps it from that is told (ledger G2)."""
+        self._close()
+        if not self._perhaps_there:
             return
         call = registry.unregister(self._keys, self._instance_id, self._incarnation, self._record("stopped"))
-        answer = await self._runner.run(call)
-        self.registered = False
+        try:
+            answer = await self._runner.run(call)
+        except asyncio.CancelledError:
+            logs.error("registry_unregister_failed", error="Redis did not answer in time")
+            raise
+        was_registered, self.registered = self.registered, False
         if not isinstance(answer, Value):
-            logs.error("registry_unregister_failed", answer=answer)
+            logs.error("registry_unregister_failed", error=_why(answer))
+        elif not answer.value and was_registered:
+            logs.error("registry_unregister_failed", error="there is no record of this process")
+
+
+def _why(answer: Answer[Any]) -> str:
+    """What is said of an answer that is no value."""
+    if isinstance(answer, Refused):
+        return f"{answer.reason}: {answer.detail[:300]}"
+    return answer.error if isinstance(answer, Unavailable | Unknown) else ""

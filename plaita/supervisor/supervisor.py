@@ -83,7 +83,7 @@ class Supervisor:
         self._stopped = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._manager = ServiceManager(Notifier(), self._facts)
-        self._missing = {"redis", "template"}  # what must stand before READY
+        self._missing = {"redis", "template", *(["registry"] if config.registry else [])}  # before READY
         ids = generations(config)
         holder = f"{config.instance_id}/{incarnation}"
         self._keys = keys_of(config)
@@ -176,6 +176,7 @@ class Supervisor:
             },
             stats,
             self._view.facts,
+            self._view.refresh_queue,
         )
         way = build_way(
             config,
@@ -214,6 +215,7 @@ class Supervisor:
             give_back=self._give_back,
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
             skipped=self._admission.tell_skipped,
+            may_adopt=lambda: self._registrar.registered,
         )
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
         self._leaving = Leaving(
@@ -241,12 +243,16 @@ class Supervisor:
         if life.state is not before:
             logs.info("supervisor.state", state=life.state.value, was=before.value, by=event.value)
         self._show_title()
-        self._gate.set("status", not life.leaving, value=life.state.value, limit="running", hint=life.status_hint)
+        self._show_status()
         for action in actions:
             self._perform(action)
         if event is not Event.IDLE:
             self._idle_if_empty()
         return Action.REFUSE not in actions
+
+    def _show_status(self) -> None:
+        life = self._life
+        self._gate.set("status", not life.leaving, value=life.state.value, limit="running", hint=life.status_hint)
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -394,6 +400,7 @@ class Supervisor:
         consumer = getattr(self, "_consumer", None)
         if consumer is not None:
             consumer.look_again()
+            self._registrar.try_again()
 
     async def _unblock(self) -> None:
         await self._runner.unblock()
@@ -428,19 +435,30 @@ class Supervisor:
             await self._meet_server()
             await self._disk.looked.wait()  # before anything is taken
             if self._config.registry:
-                await self._registrar.register()
-                self._registrar.start()
+                if await self._registrar.claim():
+                    self._missing.discard("registry")
+                self._registrar.start(registered=self._registered, taken=self._cannot_go_on)
         except (IdentityTaken, InputError) as error:
-            logs.error("supervisor.fatal", reason=error)
-            self._life.ends_with(EXIT_CONFIGURATION)
-            self.event(Event.FATAL)
+            self._cannot_go_on(error)
             return
         self._keeper.start()
         self._background(self._failover.run())
         self._housekeeping.start()
         self._missing.discard("redis")
         self._ready_if_complete()
+        self._show_status()
         self._consuming = self._background(self._consumer.run())
+
+    def _registered(self) -> None:
+        """At last (ledger G3): others may send us work now, and what an earlier life of ours left is ours to take."""
+        self._missing.discard("registry")
+        self._ready_if_complete()
+        self._look_again()
+
+    def _cannot_go_on(self, error: Exception) -> None:
+        logs.error("supervisor.fatal", reason=error)
+        self._life.ends_with(EXIT_CONFIGURATION)
+        self.event(Event.FATAL)
 
     async def _meet_server(self) -> None:
         told = 0
@@ -457,6 +475,8 @@ class Supervisor:
                 return
             if isinstance(answer, Unavailable) and answer.auth:
                 raise InputError(f"redis_url: the server refuses the user or password ({answer.error})")
+            if told == 0 and self._config.registry:
+                self._registrar.failed(getattr(answer, "error", ""))
             if told % 20 == 0:
                 logs.warning("redis.unreachable", answer=type(answer).__name__, error=getattr(answer, "error", ""))
             told += 1

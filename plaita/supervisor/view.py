@@ -20,7 +20,7 @@ from plaita.store.call import Call, Value
 from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
-from plaita.supervisor import metrics, report
+from plaita.supervisor import capacity, metrics, report
 from plaita.supervisor.admission import Admission
 from plaita.supervisor.breaker import Breaker
 from plaita.supervisor.disk_guard import DiskGuard
@@ -86,6 +86,7 @@ class View:
         self._pool = pool
         self._templates = templates
         self._last_queue: QueueStats | None = None
+        self._seen_queue: QueueStats | None = None  # by the last heartbeat
         self._explained: Explanation | None = None
         self._turned = wall_ms()
 
@@ -94,9 +95,22 @@ class View:
         return {
             "status": self._life.state.value,
             "paused": not self._gate.conditions["pause"].open,
-            "capacity": {"executors": self._config.executors, "free": self._pool.free, "busy": self._pool.busy},
+            "shut": self._gate.shut(),
+            "uptime_s": round((boot_ms() - self._life.started) / 1000, 3),
+            "capacity": capacity.snapshot(
+                executors=self._config.executors,
+                free=self._pool.free,
+                busy=self._pool.busy,
+                generations=self._ids,
+                queue=report.queue_block(self._keys, self._seen_queue) if self._seen_queue is not None else None,
+                disk=self._disk.block(),
+            ),
             "node_types": self._templates.node_types,
         }
+
+    async def refresh_queue(self) -> None:
+        """Look at the queue before a heartbeat, whose record tells of it."""
+        self._seen_queue = await self._asked(carriers.stats(self._keys))
 
     async def _asked_redis(self) -> tuple[QueueStats | None, LeftToOthers | None]:
         family, budget = self._ids["config_family"], self._ids["budget_generation"]

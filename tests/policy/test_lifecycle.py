@@ -66,8 +66,10 @@ def _walk(*events: Event) -> tuple[State, Wish, list[Action]]:
         ((Event.READY, Event.STOP_ASKED, Event.IDLE), State.STOPPING),
         ((Event.READY, Event.DRAIN_ASKED, Event.STOP_ASKED, Event.IDLE), State.STOPPING),
         ((Event.READY, Event.STOP_ASKED, Event.IDLE, Event.IDLE), State.STOPPED),
-        ((Event.STOP_ASKED,), State.STOPPING),  # SIGTERM during the start
-        ((Event.FATAL,), State.STOPPING),
+        ((Event.STOP_ASKED,), State.DRAINING),  # SIGTERM during the start
+        ((Event.STOP_ASKED, Event.IDLE), State.STOPPING),
+        ((Event.STOP_ASKED, Event.READY), State.DRAINING),
+        ((Event.FATAL, Event.IDLE), State.STOPPING),
         ((Event.READY, Event.FATAL, Event.IDLE), State.STOPPING),
     ],
 )
