@@ -52,6 +52,7 @@ class Draining:
         self._over = over
         self._deadline: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+        self.gave_up = False  # on Redis: it did not take what was to be written
 
     def begin(self) -> None:
         """Nothing is claimed from now on. Without effect on one that has begun."""
@@ -101,6 +102,7 @@ class Draining:
             self._giving_up = self._loop.call_later(self._kill_grace_s + GIVE_UP_S, self._give_up)
 
     def _give_up(self) -> None:
+        self.gave_up = bool(self._carries)
         for held in self._keeper.held:
             held.abandoned.set()
         self._giving_up = self._loop.call_later(CANCEL_S, self._carries.cancel_all)

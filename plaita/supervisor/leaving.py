@@ -1,4 +1,4 @@
-"""The way out, after the last step: parts end in the order in which others need them, within a time for all of them.
+"""The way out, after the last step: parts end in the order in which others need them, and nobody is waited for long.
 
 Nothing that was delivered at the last moment is left lying, the registry entry and the consumer's name go, and no
 process of the tree is left. What Redis does not answer in time is left to others, who find it by lease and idle time.
@@ -7,12 +7,13 @@ process of the tree is left. What Redis does not answer in time is left to other
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from plaita.store import carriers
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor import logs
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.gate import Gate
 from plaita.supervisor.housekeeping import Housekeeping
@@ -23,7 +24,8 @@ from plaita.supervisor.registrar import Registrar
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.temporary import TemporaryFolders
 
-REDIS_S = 2.0  # for all that is still said to Redis
+REDIS_S = 1.0  # for each thing that is still said to Redis; after one that was not answered, nothing is
+SILENT_REDIS_S = 0.3  # the same where it was silent before
 CHILDREN_S = 2.0
 
 
@@ -60,6 +62,7 @@ class Leaving:
         self._temporary = temporary
         self._reaping = reaping
         self._awaited: set[asyncio.Task[None]] = set()
+        self._patience_s = REDIS_S
 
     def first(self, giving: asyncio.Task[None]) -> None:
         """A task that gives a carrier back: it is waited for before anything ends."""
@@ -71,23 +74,25 @@ class Leaving:
         consuming: asyncio.Task[None] | None,
         children: Callable[[], set[int]],
         stay: Callable[[], set[int]],
+        *,
+        silent: bool,
     ) -> None:
         """``consuming`` is the consumer's task, if it ever began. ``children()`` are the living processes of ours;
-        ``stay()`` those that go on without us."""
-        deadline = self._loop.time() + REDIS_S
+        ``stay()`` those that go on without us. ``silent``: Redis did not answer when the drain gave up."""
+        self._patience_s = SILENT_REDIS_S if silent else REDIS_S
         if consuming is not None:
             consuming.cancel()
             if self._redis:
-                await self._in_time(self._give_back(), deadline)
+                await self._ask(self._give_back())
         self._consumer.drop()
-        await self._in_time(self._registrar.unregister(), deadline)
+        await self._ask(self._registrar.unregister())
         await self._keeper.stop()
         await self._housekeeping.stop()
         if self._redis:
             # Names of consumers must not pile up where each start has a new one (KNOWN-TROUBLE 29). After all that
             # reads or claims under it: each of those would make the name anew.
             self._runner.drop("reader")
-            await self._in_time(self._runner.run(carriers.leave(self._keys, self._consumer_name)), deadline)
+            await self._ask(self._runner.run(carriers.leave(self._keys, self._consumer_name)))
         self._pool.close()
         self._pool.kill_all()
         await self._end_templates(children, stay)
@@ -97,9 +102,17 @@ class Leaving:
     def _redis(self) -> bool:
         return self._gate.conditions["redis"].open
 
-    async def _in_time(self, work: Awaitable[object], deadline: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(work, max(0.01, deadline - self._loop.time()))
+    async def _ask(self, work: Coroutine[Any, Any, object]) -> None:
+        if not self._patience_s:
+            work.close()
+            return
+        try:
+            await asyncio.wait_for(work, self._patience_s)
+        except TimeoutError:
+            logs.warning(
+                "redis.silent", seconds=self._patience_s, advice="what it was not told is found by lease and idle time"
+            )
+            self._patience_s = 0.0
 
     async def _give_back(self) -> None:
         await self._runner.unblock()

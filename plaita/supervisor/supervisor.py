@@ -505,7 +505,8 @@ class Supervisor:
     async def _shut_down(self) -> None:
         self._draining.cancel_deadline()
         consuming: asyncio.Task[None] | None = getattr(self, "_consuming", None)
-        await self._leaving.leave(consuming, self._known_children, self._embedded_pid)
+        silent = self._draining.gave_up
+        await self._leaving.leave(consuming, self._known_children, self._embedded_pid, silent=silent)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -52,6 +52,21 @@ class Stubborn(Node):
                 continue
 
 
+class StubbornFamily(Stubborn):
+    """The same, with children of its own: one in its session, one in a session of its own, one that is nobody's child.
+    Their pids are appended to ``file``."""
+
+    node_type = "t_stubborn_family"
+    file: str
+
+    def execute(self, execution: Any) -> Any:
+        family = Do(type="t_do", id=self.id, what="daemon", file=self.file)
+        family.do_daemon(execution)
+        family.do_setsid_child(execution)
+        family.do_child(execution)
+        return super().execute(execution)
+
+
 class Do(Node):
     """``what`` names the misdeed."""
 
@@ -166,6 +181,13 @@ class Do(Node):
 
     def do_fork_both_return(self, execution: Any) -> int:
         return os.fork()
+
+    def do_late(self, execution: Any) -> Any:
+        """What ``<file>.what`` says, as soon as it is there."""
+        name = execution.evaluate(self.file) + ".what"
+        while not os.path.exists(name):
+            time.sleep(0.01)
+        return getattr(self, "do_" + open(name).read())(execution)
 
     def do_text(self, execution: Any) -> str:
         return "x" * self.size
