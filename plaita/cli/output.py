@@ -6,6 +6,7 @@ terminal what it likes.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,16 @@ def console(*, stderr: bool = False) -> Console:
 
     made = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
     made.width = max(made.width, _NARROWEST) if made.is_terminal else _PIPE_WIDTH
+    return made
+
+
+def page_console() -> Console:
+    """For pages that fit themselves: the true width of a terminal, and what COLUMNS says; a pipe is wide."""
+    from rich.console import Console
+
+    made = Console(markup=False, highlight=False, emoji=False)
+    if not made.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        made.width = _PIPE_WIDTH
     return made
 
 

@@ -12,20 +12,24 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plaita.cli import exits, status_view
 from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
-from plaita.cli.output import console, facts, note, print_json, table
+from plaita.cli.output import console, facts, note, page_console, print_json, table
+from plaita.clock import wall_ms
 from plaita.errors import ConfigError, InputError, PlaitaError
 from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
 from plaita.unix.prctl import set_dumpable
 from plaita.unix.processes import ensure_std_fds
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from plaita.policy.process_end import ProcessEnd
 
 PROGRAM = "plaita-supervisor"
@@ -220,7 +224,9 @@ def status(
     socket: SocketOption = None,
     instance: InstanceOption = None,
     json_output: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second until Ctrl-C")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second until Ctrl-C, also through a restart")
+    ] = False,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """What the supervisor of this host is doing. Exit codes: 0 serving, 1 degraded, 3 not running.
@@ -229,35 +235,39 @@ def status(
     """
     if watch and json_output:
         raise InputError("--watch and --json exclude each other: --json prints one document")
+    if watch:
+        raise typer.Exit(_watch(socket, instance, timeout))
     answer = _ask("status", socket, instance, timeout)
     if json_output:
         print_json(answer)
-    elif watch:
-        answer = _watch(answer, socket, instance, timeout)
     else:
-        console().print(_status_page(answer))
+        from plaita.cli.status_page import page
+
+        out = page_console()
+        _print_lines(out, page(answer, out.width, wall_ms()))
     if not status_view.serves_well(answer):
         raise typer.Exit(exits.FAILED)
 
 
-def _status_page(answer: dict[str, Any]) -> Any:
-    from rich.console import Group
-
-    rows = status_view.executor_rows(answer.get("executors") or [])
-    return Group(facts(status_view.summary(answer)), "", table(status_view.EXECUTOR_COLUMNS, rows))
+def _print_lines(out: Console, lines: Iterable[Text]) -> None:
+    for line in lines:
+        out.print(line, soft_wrap=True)
 
 
-def _watch(answer: dict[str, Any], socket: str | None, instance: str | None, timeout: float) -> dict[str, Any]:
-    from rich.live import Live
+def _watch(socket: str | None, instance: str | None, timeout: float) -> int:
+    """Once a supervisor was seen, that one's socket is meant to the end."""
+    from plaita.cli.watching import Watch
 
-    with Live(_status_page(answer), console=console(), auto_refresh=False) as live:
-        while True:
-            try:
-                time.sleep(_WATCH_SECONDS)
-                answer = _ask("status", socket, instance, timeout)
-            except KeyboardInterrupt:
-                return answer
-            live.update(_status_page(answer), refresh=True)
+    found: list[str] = []
+
+    def look() -> dict[str, Any]:
+        path = found[0] if found else find_socket(socket, instance, os.environ)
+        answer = ask(path, "status", timeout=timeout)
+        found[:] = [path]
+        return answer
+
+    find_socket(socket, instance, os.environ)  # what is wrong with the words themselves is told at once
+    return Watch(look, page_console(), _WATCH_SECONDS).run()
 
 
 @app.command()
@@ -270,10 +280,10 @@ def explain(socket: SocketOption = None, instance: InstanceOption = None, json_o
     if json_output:
         print_json(answer)
         return
-    out = console()
-    out.print(status_view.why(answer))
-    out.print()
-    out.print(table(status_view.GATE_COLUMNS, status_view.gate_rows(answer)))
+    from plaita.cli.status_page import explain_page
+
+    out = page_console()
+    _print_lines(out, explain_page(answer, out.width, wall_ms()))
 
 
 @app.command()
@@ -286,8 +296,10 @@ def executors(socket: SocketOption = None, instance: InstanceOption = None, json
     if json_output:
         print_json(answer)
         return
-    rows = status_view.executor_rows(answer.get("executors") or [])
-    console().print(table(status_view.EXECUTOR_COLUMNS, rows))
+    from plaita.cli.status_page import executor_table
+
+    out = page_console()
+    _print_lines(out, executor_table(status_view.rows_of(answer, "executors"), out.width))
 
 
 @app.command()

@@ -16,11 +16,12 @@ MARGIN_SHARE = 10
 @dataclass(frozen=True, slots=True)
 class DiskFacts:
     """What an unprivileged process may still use. ``total_inodes`` is 0 on a file system that does not count them
-    (btrfs, some network ones): nothing is judged by them then."""
+    (btrfs, some network ones): nothing is judged by them then. ``total_bytes`` is for people; 0: not known."""
 
     free_bytes: int
     free_inodes: int = 0
     total_inodes: int = 0
+    total_bytes: int = 0
 
     @property
     def free_gib(self) -> float:

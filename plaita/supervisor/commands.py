@@ -77,7 +77,7 @@ class Commands:
         return {"ok": True, "status": self._life.state.value}
 
     async def _pause(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._gate.set("pause", False, value="paused", hint="plaita-supervisor resume")
+        self._gate.set("pause", False, value="paused", hint="`plaita-supervisor resume` ends it")
         self._announce()
         return {"ok": True, "status": self._life.state.value, "paused": True}
 

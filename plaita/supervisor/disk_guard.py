@@ -29,7 +29,7 @@ Look = Callable[[str], DiskFacts]
 def look(path: str) -> DiskFacts:
     """What the file system of ``path`` has left. Raises OSError; may never come back."""
     found = os.statvfs(path)
-    return DiskFacts(found.f_bavail * found.f_frsize, found.f_favail, found.f_files)
+    return DiskFacts(found.f_bavail * found.f_frsize, found.f_favail, found.f_files, found.f_blocks * found.f_frsize)
 
 
 class DiskGuard:
@@ -88,6 +88,7 @@ class DiskGuard:
         return {
             "path": self._path,
             "free_gib": None if facts is None else round(facts.free_gib, 3),
+            "total_gib": None if facts is None or not facts.total_bytes else round(facts.total_bytes / disk.GIB, 3),
             "min_free_gib": self._line.min_free_gib,
             "free_inodes": facts.free_inodes if facts is not None and counted else None,
             "min_free_inodes_percent": self._line.min_free_inodes_percent,

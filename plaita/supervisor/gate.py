@@ -33,7 +33,7 @@ class Gate:
         self.conditions = {
             "redis": Condition("redis", False, now, "not connected yet", hint="check --redis-url and the server"),
             "status": Condition("status", False, now, "starting", "running"),
-            "pause": Condition("pause", True, now, "not paused", hint="plaita-supervisor resume"),
+            "pause": Condition("pause", True, now, "not paused", hint="`plaita-supervisor resume` ends it"),
             "disk": Condition("disk", True, now, "not limited"),
             "writes": Condition("writes", True, now, "taken"),
             "failover": Condition("failover", True, now, "not looked yet"),

@@ -62,7 +62,7 @@ class Life:
     def status_hint(self) -> str:
         """What to do about a status that takes no work."""
         if self.state is State.DRAINING and self.wish is Wish.DRAIN:
-            return "plaita-supervisor undrain"
+            return "`plaita-supervisor undrain` takes it back"
         return "start it again" if self.state in (State.DRAINING, State.STOPPING, State.STOPPED) else "wait"
 
     def ends_with(self, code: int) -> None:

@@ -25,9 +25,11 @@ _WORDS = {
 }
 
 
-def executor_rows(executors: list[Executor], restarts: list[int], lengths: UsualLengths) -> list[dict[str, Any]]:
+def executor_rows(
+    executors: list[Executor], restarts: list[int], lengths: UsualLengths, stuck: set[int]
+) -> list[dict[str, Any]]:
     """One object a slot. ``step_s``, ``usual_s``, ``timeout_s`` and ``rss_mib`` are None where there is nothing to
-    measure, ``since`` where no step runs."""
+    measure, ``since`` where no step runs. ``stuck``: the slots whose step takes far longer than it does."""
     now, wall = boot_ms(), wall_ms()
     rows = []
     for executor in executors:
@@ -46,6 +48,7 @@ def executor_rows(executors: list[Executor], restarts: list[int], lengths: Usual
                 "since": None if started is None else iso_utc(wall - (now - started)),
                 "usual_s": None if usual is None else round(usual / 1000, 3),
                 "timeout_s": None if executor.limit_ms is None else round(executor.limit_ms / 1000, 3),
+                "stuck": executor.slot in stuck,
                 "steps_done": executor.steps_done,
                 "rss_mib": None if used is None else round(used / 1024, 1),
                 "restarts": max(0, restarts[executor.slot]),

@@ -226,7 +226,8 @@ class View:
 
     def executors(self) -> list[dict[str, Any]]:
         """The rows of ``executors``, one a slot."""
-        return report.executor_rows(self._pool.executors, self._pool.births.restarts, self._pool.usual)
+        stuck = {row["slot"] for row in self.stuck()}
+        return report.executor_rows(self._pool.executors, self._pool.births.restarts, self._pool.usual, stuck)
 
     def stuck(self) -> list[dict[str, Any]]:
         """The steps that take far longer than they do (DECISIONS 24)."""

@@ -1,0 +1,332 @@
+"""The screen of ``status``: what a person needs at three in the morning, first things first.
+
+Dicts in, lines out; reads no clock and asks nobody. Every line fits the width; with too many for the height the least
+urgent rows are left out, and it says how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from plaita.cli.lines import cut, one_line, table_lines, wrapped
+from plaita.cli.rates import Rates
+from plaita.cli.status_view import part, rows_of, seconds, why
+
+_VERDICT_STYLES = {"serving": "bold green", "degraded": "bold yellow", "not serving": "bold red"}
+_BAR = 20
+_DEATHS = 5
+_LABEL = 8
+_RECENT_MS = 12 * 3_600_000  # what is older is told with its date
+
+EXECUTOR_COLUMNS = ("slot", "execution", "flow", "node", "step", "usual", "MiB", "")
+EXECUTOR_NUMBERS = "slot step usual MiB"
+ALL_COLUMNS = ("slot", "pid", "state", "execution", "flow", "node", "step", "usual", "steps", "MiB", "restarts", "")
+ALL_NUMBERS = "slot pid step usual steps MiB restarts"
+DEATH_COLUMNS = ("ago", "slot", "cause", "execution", "node", "MiB")
+
+
+def page(
+    status: Mapping[str, Any], width: int, now_ms: int, *, height: int | None = None, rates: Rates | None = None
+) -> list[Text]:
+    """The whole screen. ``height`` None: as long as it is. ``rates``: of ``--watch``, None without."""
+    head = _head(status, width, now_ms)
+    head += _facts(status, width, now_ms)
+    if rates is not None:
+        head += _labelled("rates", rates.words(), width)
+    deaths = _deaths(status, width, now_ms)
+    room = None if height is None else max(3, height - len(head) - len(deaths) - 2)
+    lines = [*head, Text(), *_executors(status, width, room), *deaths]
+    return lines if height is None else lines[:height]
+
+
+def gone_page(
+    status: Mapping[str, Any] | None, why_not: str, width: int, now_ms: int, since_ms: int, seen_ms: int | None
+) -> list[Text]:
+    """For while nobody answers: since when, why, and what was seen last."""
+    lines = [_spread(Text("not running", style="bold red"), _clock(now_ms), width)]
+    lines += wrapped(why_not, width)
+    told = f"since {_time(since_ms)} ({seconds((now_ms - since_ms) / 1000)}); it is tried again each second"
+    lines += wrapped(told, width)
+    if status is not None and seen_ms is not None:
+        lines.append(Text())
+        lines += wrapped(f"last seen at {_time(seen_ms)}: {one_line(status.get('instance_id'))}, {why(status)}", width)
+        working = sum(1 for one in rows_of(status, "executors") if one.get("execution_id"))
+        lines += wrapped(f"it had {working} executions in work", width, "dim")
+    return lines
+
+
+def executor_table(executors: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+    """Every executor with everything, for ``executors``."""
+    rows = [
+        (
+            one.get("slot"),
+            one.get("pid"),
+            one.get("state"),
+            one.get("execution_id"),
+            one.get("flow_id"),
+            one.get("node_id"),
+            seconds(one.get("step_s")),
+            seconds(one.get("usual_s")),
+            one.get("steps_done"),
+            _mib(one.get("rss_mib")),
+            one.get("restarts"),
+            _mark(one),
+        )
+        for one in executors
+    ]
+    return table_lines(
+        ALL_COLUMNS, rows, width, [_style(one) for one in executors], right=ALL_NUMBERS, whole="execution"
+    )
+
+
+def explain_page(explanation: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
+    """The answer on top, then every gate; what is shut comes first, with what to do."""
+    style = _VERDICT_STYLES.get(str(explanation.get("verdict")), "bold")
+    lines = [*wrapped(why(explanation), width, style), Text()]
+    gates = sorted(rows_of(explanation, "gates"), key=lambda gate: bool(gate.get("open")))
+    shown = [cut(one_line(gate.get("gate")), 16) for gate in gates]
+    names = max(map(cell_len, shown), default=0)
+    for gate, name in zip(gates, shown, strict=True):
+        is_open = bool(gate.get("open"))
+        words = f"{one_line(gate.get('value')) or '-'}"
+        words += (
+            f", limit {one_line(gate.get('limit'))}" if gate.get("limit") not in (None, "", gate.get("value")) else ""
+        )
+        words += f"; since {_since(gate.get('since'), now_ms)}" if gate.get("since") else ""
+        waiting = gate.get("waiting")
+        if waiting is None:
+            words += "; how many carriers wait is not known"
+        elif waiting or not is_open:
+            words += f"; {one_line(waiting)} carrier{' waits' if waiting == 1 else 's wait'}"
+        head = f"{'open' if is_open else 'SHUT'}  {name}{' ' * (names - cell_len(name))}  "
+        margin = " " * (names + 8)
+        room = max(10, width - len(margin))
+        for index, line in enumerate(wrapped(words, room)):
+            made = Text(margin if index else head, style="" if is_open else "bold red", no_wrap=True)
+            lines.append(made.append(line.plain, style="not bold"))
+        if gate.get("advice"):
+            for line in wrapped(f"-> {one_line(gate.get('advice'))}", room, indent="   "):
+                lines.append(Text(margin + line.plain, style="yellow", no_wrap=True))
+    return lines
+
+
+# -- parts --------------------------------------------------------------------------------------------
+
+
+def _head(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
+    state = one_line(status.get("status")) + (", paused" if status.get("paused") else "")
+    who = (
+        f"{one_line(status.get('instance_id'))}  {state}  pid {one_line(status.get('pid'))}"
+        f"  up {seconds(status.get('uptime_s'))}  plaita {one_line(status.get('version'))}"
+    )
+    style = _VERDICT_STYLES.get(str(status.get("verdict")), "bold")
+    return [_spread(Text(who, style="bold"), _clock(now_ms), width), *wrapped(why(status), width, style), Text()]
+
+
+def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
+    queue, redis, drain = part(status, "queue"), part(status, "redis"), part(status, "drain")
+    pending = f"{_count(queue, 'pending')} in work"
+    if queue.get("oldest_pending_s") is not None:
+        pending += f" (oldest {seconds(queue.get('oldest_pending_s'))})"
+    counts = (
+        f"{_count(queue, 'lag')} not yet read, {pending}, {_count(queue, 'delayed')} delayed, "
+        f"{_count(queue, 'parked')} over a quota, {_count(queue, 'dlq_length')} dead letters"
+    )
+    left = sum(queue.get(name) or 0 for name in ("other_family", "other_budget"))
+    if left:
+        counts += f", {left} left to hosts of other generations"
+    lines = _labelled("queue", f"{one_line(queue.get('name'))} (group {one_line(queue.get('group'))})", width)
+    lines += _labelled("", counts, width, "yellow" if queue.get("dlq_length") else "")
+    connected = bool(redis.get("connected"))
+    words = f"{'connected' if connected else 'NOT connected'} since {_since(redis.get('since'), now_ms)}"
+    words += f", {one_line(redis.get('server'))}" if redis.get("server") else ""
+    words += f", {one_line(redis.get('error'))}" if redis.get("error") else ""
+    lines += _labelled("redis", words, width, "" if connected else "red")
+    lines += _disk(part(status, "disk"), width, now_ms)
+    if drain.get("phase") not in (None, "none"):
+        lines += _labelled("drain", _drain(drain, now_ms), width, "yellow")
+    reload = part(status, "reload")
+    if reload.get("phase") not in (None, "none"):
+        lines += _labelled("reload", ", ".join(f"{name} {one_line(value)}" for name, value in reload.items()), width)
+    shut = [one_line(name) for name in status.get("shut") or []]
+    if shut:
+        lines += _labelled("shut", f"{', '.join(shut)}: see `plaita-supervisor explain`", width, "yellow")
+    for one in rows_of(status, "breakers"):
+        lines += _labelled("breaker", ", ".join(f"{n} {one_line(v)}" for n, v in one.items() if v), width, "yellow")
+    if status.get("registry_registered") is False:
+        lines += _labelled("registry", "not registered", width, "yellow")
+    ids = part(status, "generations")
+    template = part(status, "template")
+    words = " ".join(one_line(value) for value in ids.values())
+    if template.get("generation") is not None:
+        words += f", template {one_line(template.get('generation'))}"
+    return lines + _labelled("config", words, width, "dim")
+
+
+def _disk(disk: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
+    free, total, line = disk.get("free_gib"), disk.get("total_gib"), disk.get("min_free_gib")
+    words = f"{_gib(free)} free"
+    if isinstance(total, int | float) and total and isinstance(free, int | float):
+        used = min(_BAR, max(0, round(_BAR * (1 - free / total))))
+        words = f"[{'#' * used}{'.' * (_BAR - used)}] {_gib(free)} of {_gib(total)} free"
+    if disk.get("free_inodes") is not None:
+        words += f", {_short(disk.get('free_inodes'))} inodes"
+    words += f", line at {_gib(line)}" if line else ", no line set"
+    words += f", {one_line(disk.get('path'))}"
+    if disk.get("open") is False:
+        return _labelled("disk", f"BELOW ITS LINE since {_since(disk.get('since'), now_ms)}: {words}", width, "red")
+    return _labelled("disk", words, width)
+
+
+def _drain(drain: Mapping[str, Any], now_ms: int) -> str:
+    words = f"{one_line(drain.get('phase'))} since {_since(drain.get('since'), now_ms)}, {_count(drain, 'left')} left"
+    words += f", killed after {seconds(drain.get('timeout_s'))}" if drain.get("phase") == "draining" else ""
+    receipt = part(drain, "receipt")
+    done = [f"{value} {name.replace('_', ' ')}" for name, value in receipt.items() if isinstance(value, int)]
+    return words + (f"; {', '.join(done)}" if done else "")
+
+
+def _executors(status: Mapping[str, Any], width: int, room: int | None) -> list[Text]:
+    """Those at work, the longest step first, stuck ones before; the idle ones on one line."""
+    executors = rows_of(status, "executors")
+    stuck = {one.get("slot"): one for one in rows_of(status, "stuck")}
+    working = [one for one in executors if one.get("execution_id")]
+    working.sort(key=lambda one: (one.get("slot") not in stuck, -float(one.get("step_s") or 0)))
+    rest = [one for one in executors if not one.get("execution_id")]
+    shown = working if room is None else working[: max(1, room - 2)]
+    marked = [{**one, "stuck": one.get("stuck") or one.get("slot") in stuck} for one in shown]
+    rows = [
+        (
+            one.get("slot"),
+            one.get("execution_id"),
+            one.get("flow_id"),
+            one.get("node_id"),
+            seconds(one.get("step_s")),
+            seconds(one.get("usual_s")),
+            _mib(one.get("rss_mib")),
+            _mark(one),
+        )
+        for one in marked
+    ]
+    lines = []
+    if rows:
+        lines = table_lines(
+            EXECUTOR_COLUMNS, rows, width, [_style(one) for one in marked], right=EXECUTOR_NUMBERS, whole="execution"
+        )
+    if len(shown) < len(working):
+        lines.append(Text(f"… and {len(working) - len(shown)} more at work", style="dim"))
+    states: dict[str, list[str]] = {}
+    for one in rest:
+        states.setdefault(one_line(one.get("state")), []).append(one_line(one.get("slot")))
+    for state, slots in sorted(states.items()):
+        lines.append(Text(cut(f"{state}: {len(slots)} (slot {', '.join(slots)})", width), style="dim", no_wrap=True))
+    return lines
+
+
+def _deaths(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
+    deaths = rows_of(status, "deaths")
+    if not deaths:
+        return []
+    last = sorted(deaths, key=lambda one: str(one.get("at")), reverse=True)[:_DEATHS]
+    rows = [
+        (
+            _age(one.get("at"), now_ms),
+            one.get("slot"),
+            one.get("cause"),
+            one.get("execution_id"),
+            one.get("node_id"),
+            one.get("peak_rss_mib"),
+        )
+        for one in last
+    ]
+    shown = f"the last {len(last)} of " if len(last) < len(deaths) else ""
+    title = Text(f"deaths ({shown}{len(deaths)} that are kept)", style="bold")
+    return [Text(), title, *table_lines(DEATH_COLUMNS, rows, width, right="ago slot MiB", whole="execution")]
+
+
+# -- words ----------------------------------------------------------------------------------------------
+
+
+def _labelled(label: str, text: str, width: int, style: str = "") -> list[Text]:
+    lines = []
+    for index, line in enumerate(wrapped(text, max(10, width - _LABEL - 1))):
+        made = Text(f"{label if index == 0 else '':<{_LABEL}} ", style="dim", no_wrap=True)
+        lines.append(made.append(line.plain, style=style or "not dim"))
+    return lines
+
+
+def _spread(left: Text, right: str, width: int) -> Text:
+    room = width - len(right) - 2
+    if room < 10:
+        return Text(cut(left.plain, width), style=left.style, no_wrap=True)
+    plain = cut(left.plain, room)
+    made = Text(plain, style=left.style, no_wrap=True)
+    return made.append("  " + right, style="not bold dim")
+
+
+def _style(executor: Mapping[str, Any]) -> str:
+    if executor.get("stuck"):
+        return "bold red"
+    return "" if executor.get("execution_id") else "dim"
+
+
+def _mark(executor: Mapping[str, Any]) -> str:
+    if executor.get("stuck"):
+        return "STUCK"
+    state = one_line(executor.get("state"))
+    return "" if state in ("busy", "idle") else state
+
+
+def _count(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    return "?" if value is None else one_line(value)
+
+
+def _gib(value: Any) -> str:
+    return f"{value:.1f} GiB" if isinstance(value, int | float) else "?"
+
+
+def _mib(value: Any) -> str:
+    return f"{value:.0f}" if isinstance(value, int | float) else "-"
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return "?"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.1f}{unit}"
+    return str(value)
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+
+
+def _age(text: Any, now_ms: int) -> str:
+    moment = _moment(text)
+    return "-" if moment is None else seconds(max(0.0, now_ms / 1000 - moment.timestamp()))
+
+
+def _since(text: Any, now_ms: int) -> str:
+    moment = _moment(text)
+    if moment is None:
+        return "?"
+    then_ms = int(moment.timestamp() * 1000)
+    return f"{_clock(then_ms) if now_ms - then_ms < _RECENT_MS else _time(then_ms)} ({_age(text, now_ms)})"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _clock(now_ms: int) -> str:
+    return datetime.fromtimestamp(now_ms / 1000, tz=UTC).strftime("%H:%M:%S UTC")
