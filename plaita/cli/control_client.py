@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -125,6 +126,12 @@ def listening(path: str) -> bool:
     return True
 
 
+def _choice(path: str) -> str:
+    """The flag that means this socket."""
+    instance = re.fullmatch(r"/run/plaita-([^/]+)/supervisor\.sock", path)
+    return f"--instance {instance[1]}" if instance else f"--socket {path}"
+
+
 def find_socket(path: str | None, instance: str | None, environ: Mapping[str, str]) -> str:
     """The socket to ask: ``--socket``, ``--instance``, ``PLAITA_SOCKET``, or the only one that somebody listens on.
 
@@ -144,5 +151,6 @@ def find_socket(path: str | None, instance: str | None, environ: Mapping[str, st
     possible = candidates(environ)
     live = [candidate for candidate in possible if listening(candidate)]
     if len(live) > 1:
-        raise InputError(f"several supervisors listen: {', '.join(live)}; choose one by --socket or --instance")
+        named = ", ".join(_choice(one) for one in live)
+        raise InputError(f"several supervisors listen; choose one: {named}")
     return live[0] if live else possible[0]

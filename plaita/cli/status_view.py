@@ -53,6 +53,20 @@ def left(status: Mapping[str, Any]) -> int:
     return told if isinstance(told, int) else len(in_work(status))
 
 
+def left_line(status: Mapping[str, Any]) -> tuple[str, str]:
+    """What a drain still waits for, the oldest step by name; and, apart since it changes all the time, for how long."""
+    working = in_work(status)
+    line, since = f"{left(status)} left", ""
+    if working:
+        oldest = working[0]
+        line += f", the oldest: {oldest.get('execution_id')} at {oldest.get('node_id')}"
+        since = f" since {seconds(oldest.get('step_s'))}"
+    begun, timeout = part(status, "drain").get("since"), part(status, "drain").get("timeout_s")
+    if begun is not None and isinstance(timeout, int | float):
+        since += f"; what is left {seconds(timeout)} after the drain began is killed"
+    return line, since
+
+
 def receipt(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
     """What became of the work that a drain found: finished, handed on, killed (the difference of the counters)."""
     given = part(after, "drain").get("receipt")

@@ -21,7 +21,7 @@ from plaita.cli import exits, status_view
 from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
 from plaita.cli.output import console, facts, note, page_console, print_json, table
 from plaita.clock import wall_ms
-from plaita.errors import ConfigError, InputError, PlaitaError
+from plaita.errors import ConfigError, InputError, PlaitaError, RefusedError
 from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
 from plaita.unix.prctl import set_dumpable
 from plaita.unix.processes import ensure_std_fds
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PROGRAM = "plaita-supervisor"
 _WATCH_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.5
+_DRAIN_TELL_SECONDS = 10.0
 _RECORD_SECONDS = 5.0
 
 app = typer.Typer(
@@ -330,21 +331,24 @@ def drain(
 
 
 def _wait_for_drain(socket: str | None, instance: str | None) -> dict[str, Any]:
-    """Poll until no step is left, telling what is; UnreachableError when the supervisor goes away before that."""
-    told = ""
-    while True:
-        answer = _ask("status", socket, instance)
-        count, working = status_view.left(answer), status_view.in_work(answer)
-        if not count:
-            return answer
-        line = f"{count} left"
-        if working:
-            line += f", the oldest: {working[0].get('execution_id')} at {working[0].get('node_id')}"
-        if line != told:
-            since = f", {status_view.seconds(working[0].get('step_s'))}" if working else ""
-            note(line + since)
-            told = line
-        time.sleep(_DRAIN_POLL_SECONDS)
+    """Poll until no step is left, telling what is. Raises UnreachableError when the supervisor goes away before that,
+    RefusedError when somebody takes the drain back."""
+    told, again = "", 0.0
+    try:
+        while True:
+            answer = _ask("status", socket, instance)
+            if not status_view.left(answer):
+                return answer
+            if answer.get("status") == "running":
+                raise RefusedError("undrained", "the drain was taken back meanwhile; work is taken again")
+            line, since = status_view.left_line(answer)
+            if line != told or time.monotonic() >= again:
+                note(line + since)
+                told, again = line, time.monotonic() + _DRAIN_TELL_SECONDS
+            time.sleep(_DRAIN_POLL_SECONDS)
+    except KeyboardInterrupt:
+        note("the drain goes on; `plaita-supervisor undrain` takes it back")
+        raise
 
 
 @app.command()

@@ -187,11 +187,26 @@ def test_DECISIONS_37_how_a_socket_is_found(
     assert find(None, None, {}) == one
     monkeypatch.setattr(control_client, "candidates", lambda environ: [stale])
     assert find(None, None, {}) == stale
-    monkeypatch.setattr(control_client, "candidates", lambda environ: [one, two])
+    named = "/run/plaita-b/supervisor.sock"
+    monkeypatch.setattr(control_client, "candidates", lambda environ: [one, two, named])
+    monkeypatch.setattr(control_client, "listening", lambda path: True)
     with pytest.raises(InputError) as caught:
         find(None, None, {})
-    assert one in str(caught.value)
-    assert two in str(caught.value)
+    for words in (f"--socket {one}", f"--socket {two}", "--instance b"):
+        assert words in str(caught.value)
+
+
+def test_DECISIONS_37_several_sockets_are_listed_with_exit_2(
+    plaita_supervisor: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = [serve(supervisor_of(STATUS)), serve(supervisor_of(STATUS))]
+    monkeypatch.setattr(control_client, "candidates", lambda environ: several)
+    monkeypatch.delenv("PLAITA_SOCKET", raising=False)
+    for words in (["status"], ["status", "--watch"], ["explain"], ["drain"]):
+        told = plaita_supervisor(*words)
+        assert (told.code, told.out) == (2, "")
+        assert all(path in told.err for path in several)
+    assert plaita_supervisor("status", "--socket", several[0]).code == 0
 
 
 def test_candidates_begin_with_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,6 +348,20 @@ def test_drain_wait_tells_what_is_left_and_ends_with_a_receipt(
     assert "1 left, the oldest: e1 at n" in answered.err
     told = plaita_supervisor("drain", "--wait", "--socket", serve(supervisor_of(*answers)))
     assert "handed on" in told.out
+
+
+def test_drain_wait_ends_when_the_drain_is_taken_back(
+    plaita_supervisor: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plaita.cli import supervisor
+
+    monkeypatch.setattr(supervisor, "_DRAIN_POLL_SECONDS", 0.01)
+    busy = {**STATUS, "status": "draining", "drain": {"phase": "draining", "left": 1, "since": "2026", "timeout_s": 30}}
+    back = {**STATUS, "drain": {"phase": "none", "left": 1}}
+    told = plaita_supervisor("drain", "--wait", "--socket", serve(supervisor_of(STATUS, {"ok": True}, busy, back)))
+    assert told.code == 1
+    assert "1 left, the oldest: e1 at n since 1.5 s; what is left 30 s after the drain began is killed" in told.err
+    assert "taken back" in told.err
 
 
 def test_drain_alone_returns_at_once(plaita_supervisor: Any, serve: Any) -> None:
