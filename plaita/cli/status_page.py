@@ -157,7 +157,7 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     if shut:
         lines += _labelled("shut", f"{', '.join(shut)}: see `plaita-supervisor explain`", width, "yellow")
     for one in rows_of(status, "breakers"):
-        lines += _labelled("breaker", ", ".join(f"{n} {one_line(v)}" for n, v in one.items() if v), width, "yellow")
+        lines += _labelled("breaker", _breaker(one, now_ms), width, "yellow")
     if status.get("registry_registered") is False:
         lines += _labelled("registry", "not registered", width, "yellow")
     ids = part(status, "generations")
@@ -166,6 +166,14 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     if template.get("generation") is not None:
         words += f", template {one_line(template.get('generation'))}"
     return lines + _labelled("config", words, width, "dim")
+
+
+def _breaker(one: Mapping[str, Any], now_ms: int) -> str:
+    node = f"{one_line(one.get('flow_id'))}@{one_line(one.get('version'))} node {one_line(one.get('node_id'))}"
+    words = f"{node} is shut out since {_since(one.get('since'), now_ms)}: {_count(one, 'deaths')} deaths of "
+    words += f"{_count(one, 'executions')} executions, the last by {one_line(one.get('cause'))}; "
+    words += "one tries now" if one.get("probe") else f"tried again in {seconds(one.get('retry_in_s'))}"
+    return f"{words}; {_count(one, 'waiting')} wait"
 
 
 def _disk(disk: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:

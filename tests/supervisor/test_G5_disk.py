@@ -100,8 +100,8 @@ def test_G5_below_the_line_from_the_beginning_and_a_stop_in_between(
     for number in range(995):
         (disk.outside / str(number)).touch()
     one = guarded(world, disk)
-    status = one.wait_status(lambda s: s["status"] == "running", "running")
-    assert (status["shut"], status["serving"], status["registry_registered"]) == (["disk"], False, True)
+    status = one.wait_status(lambda s: s["status"] == "running" and s["shut"] == ["disk"], "running, its executors up")
+    assert (status["serving"], status["registry_registered"]) == (False, True)
     assert status["disk"]["free_inodes"] < 10
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
     execution = world.start("f")
