@@ -58,6 +58,7 @@ class Facts:
     it is shut. ``executors``, ``ready``, ``free``: wanted, standing, without work. ``in_hand``: carriers that are being
     worked on. ``unread``: carriers that nobody has read. ``parts``: gates that others have judged (tenant quota, tenant
     epoch, breaker). ``registered``: None where none is wanted. ``stuck``: steps that take far longer than they do.
+    ``slowed``: why executors are replaced slower than they end.
     """
 
     now: int
@@ -75,6 +76,7 @@ class Facts:
     parts: Sequence[Gate] = ()
     registered: bool | None = None
     stuck: int = 0
+    slowed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,11 @@ def _executors(facts: Facts, dated: _Sinces) -> Gate:
     advice = "they are being started; see the log (executor.died, executor.spawn_failed)"
     if facts.ready:
         advice = "all are at work: see `plaita-supervisor executors`; raise --executors, or add a host"
+    if facts.slowed:
+        value = f"{value}; {facts.slowed}"
+        advice = (
+            "it tries on by itself, at most each 10 s; see the last deaths in `status`, and executor.output in the log"
+        )
     return Gate(
         "executors",
         is_open,
@@ -163,7 +170,7 @@ def _executors(facts: Facts, dated: _Sinces) -> Gate:
         value,
         str(facts.executors),
         0 if is_open else facts.unread,
-        "" if is_open else advice,
+        advice if facts.slowed or not is_open else "",
     )
 
 
@@ -216,7 +223,8 @@ def _refusing(facts: Facts, cause: Gate, gates: Iterable[Gate]) -> str:
         why = _KNOWN_STATES.get(facts.state, f"it is {facts.state}")
         if facts.state == "starting" and not facts.template_ready:
             why += ", the template is importing the plug-ins"
-    detail = f" ({cause.value})" if cause.name in ("redis", "failover", "writes", "disk") and cause.value else ""
+    told = cause.name in ("redis", "failover", "writes", "disk") or (cause.name == "executors" and facts.slowed)
+    detail = f" ({cause.value})" if told and cause.value else ""
     parts = [f"NOT taking work: {why}{detail} since {moment(cause.since, facts.now)}"]
     if facts.state in _KNOWN_STATES and facts.in_hand:
         parts.append(_count(facts.in_hand, "execution is left", "executions are left"))
@@ -243,6 +251,8 @@ def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str]) -> str:
             advice = advice or "raise --executors, or add a host"
     else:
         parts.append(f"{facts.ready - facts.free} of {facts.executors} executors at work")
+    if facts.slowed:
+        parts.append(facts.slowed)
     if facts.stuck:
         parts.append(_count(facts.stuck, "step takes", "steps take") + " far longer than usual")
     return _sentence(parts, advice)

@@ -1,4 +1,4 @@
-"""How soon a dead executor is replaced: a restart-intensity window, as a pure function.
+"""How soon a dead executor or template is replaced: restart-intensity windows, as pure functions.
 
 An executor that dies is normally replaced at once: its death is what steps are allowed to do. Many deaths in a short
 time mean something else is wrong (no memory, no processes, a broken plug-in); then replacing slows down, and never
@@ -25,3 +25,20 @@ def respawn_delay_ms(deaths: Sequence[int], now: int, *, spawn_failures: int) ->
     if excess <= 0:
         return 0
     return int(min(MAX_DELAY_MS, 100 * 2 ** min(excess - 1, 16)))
+
+
+TEMPLATE_WINDOW_MS = 60_000
+TEMPLATE_MAX_DELAY_MS = 5_000
+
+
+def recent_deaths(deaths: Sequence[int], now: int) -> int:
+    """How many of a template's ends lie in its window."""
+    return sum(1 for at in deaths if now - at < TEMPLATE_WINDOW_MS)
+
+
+def template_delay_ms(deaths: Sequence[int], now: int) -> int:
+    """Milliseconds before a template that has ended is started again. ``deaths``: boot-clock times of its ends, this
+    one included, however far each had come: one that stands and dies, over and over, costs as much as one that never
+    stands."""
+    count = recent_deaths(deaths, now)
+    return 0 if count <= 1 else min(TEMPLATE_MAX_DELAY_MS, 200 * 2 ** min(count - 2, 16))

@@ -13,7 +13,6 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Protocol
 
 from plaita.clock import boot_ms
@@ -51,16 +50,6 @@ class Slots(Protocol):
     def ended(self, executor: Executor, ended: Exit) -> None: ...
 
     def exit_hint(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Slowed:
-    """``slots`` wait before they are given an executor, the first for ``next_ms`` more; ``why``: what went wrong
-    last."""
-
-    slots: int
-    next_ms: int
-    why: str
 
 
 class Births:
@@ -135,11 +124,14 @@ class Births:
         return any(executor.state is Slot.SPAWNING and executor.pid is None for executor in self._executors)
 
     @property
-    def slowed(self) -> Slowed | None:
-        """Which slots have to wait because too much went wrong; None when none has."""
-        if not self._due:
-            return None
-        return Slowed(len(self._due), max(0, min(self._due.values()) - boot_ms()), self._why)
+    def trouble(self) -> str:
+        """Why executors are replaced slower than they end, for people; empty while they are not."""
+        found = [self.template.trouble] if self.template.trouble else []
+        if self._due:
+            next_s = max(0, min(self._due.values()) - boot_ms()) / 1000
+            slots = f"{len(self._due)} of {self._size} slots wait, the next for {next_s:.1f} s"
+            found.append(f"respawn slowed: {slots}; the last: {self._why}")
+        return "; ".join(found)
 
     # -- the next one -----------------------------------------------------------------------------------
 

@@ -81,9 +81,15 @@ class Executor:
     temporary: str = ""  # its temporary folder
 
     @property
+    def idle(self) -> bool:
+        """It can be given a step. One whose pipe has closed cannot: its end is a moment away, or it lives on and hears
+        nothing."""
+        return self.state is Slot.IDLE and (self.channel is None or not self.channel.closed)
+
+    @property
     def available(self) -> bool:
         """Idle and nobody's."""
-        return self.state is Slot.IDLE and not self.reserved
+        return self.idle and not self.reserved
 
     @property
     def node_key(self) -> tuple[str, str, str] | None:

@@ -85,9 +85,9 @@ class Stepper:
     async def have_executor(self, held: Held) -> bool:
         """See to an idle executor of the carrier's own; False when none came in time (DECISIONS 8)."""
         if held.executor is not None:
-            if held.executor.state is Slot.IDLE and self._settings.isolate != "step":
+            if held.executor.idle and self._settings.isolate != "step":
                 return True
-            if held.executor.state is Slot.IDLE and held.executor.steps_done == 0:
+            if held.executor.idle and held.executor.steps_done == 0:
                 return True
             executor, held.executor = held.executor, None
             if executor.state is Slot.IDLE:
@@ -116,7 +116,7 @@ class Stepper:
                 results, state = loaded
             if fresh and held.forestalled is not None:
                 results, state = results | held.forestalled[0], state | held.forestalled[1]
-            if executor.state is not Slot.IDLE:  # it ended since it was given to us
+            if not executor.idle:  # it ended since it was given to us
                 return NotBegun()
             if self._leaving() and action != "cancelled":  # asked since the context began to be loaded
                 return NotBegun()

@@ -12,9 +12,11 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from plaita.clock import boot_ms
 from plaita.errors import FrameError
 from plaita.ipc.template_socket import (
     DESCRIPTORS,
@@ -36,7 +38,7 @@ from plaita.ipc.template_socket import (
     template_argv,
     template_environment,
 )
-from plaita.policy.backoff import backoff_s
+from plaita.policy.respawn import TEMPLATE_WINDOW_MS, recent_deaths, template_delay_ms
 from plaita.supervisor import logs
 from plaita.unix.spawn import spawn_with_channel
 
@@ -88,7 +90,8 @@ class TemplateHandle:
         self._pidfd: int | None = None
         self._ready_deadline: asyncio.TimerHandle | None = None
         self._restart: asyncio.TimerHandle | None = None
-        self._failures = 0
+        self._ends: deque[int] = deque(maxlen=32)  # when it died, or could not be started, boot ms
+        self._last_end = ""
         self._stopping = False
         self.generation = generation
         self.importing = ""  # the module it said last that it imports
@@ -109,7 +112,7 @@ class TemplateHandle:
                 self.pid = self._spawn(theirs, ours)
         except OSError as error:
             logs.error("template.spawn_failed", error=error)
-            self._start_again()
+            self._start_again(f"it cannot be started: {error}")
             return
         self._pidfd = os.pidfd_open(self.pid)
         self._loop.add_reader(self._pidfd, self._on_exit_hint)
@@ -156,7 +159,6 @@ class TemplateHandle:
     def _received(self, message: TemplateMessage, fds: list[int]) -> None:
         if isinstance(message, Ready):
             self._cancel_deadline()
-            self._failures = 0
             self.importing = ""
             self.ready = message
             for module, reason in message.late_modules.items():
@@ -217,12 +219,24 @@ class TemplateHandle:
         self._drop()
         self._on_death(self)
         if not self._stopping:
-            self._start_again()
+            self._start_again(cause)
 
-    def _start_again(self) -> None:
-        wait = 0.0 if self._failures == 0 else backoff_s(self._failures - 1, base=0.2, cap=5.0)
-        self._failures += 1
-        self._restart = self._loop.call_later(wait, self.start)
+    def _start_again(self, cause: str) -> None:
+        now = boot_ms()
+        self._ends.append(now)
+        self._last_end = cause
+        wait_ms = template_delay_ms(self._ends, now)
+        if wait_ms:
+            logs.warning("template.restart_delayed", wait_ms=wait_ms, deaths=recent_deaths(self._ends, now))
+        self._restart = self._loop.call_later(wait_ms / 1000, self.start)
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from standing, for people; empty while it stands, or has ended once only."""
+        deaths = recent_deaths(self._ends, boot_ms())
+        if self.ready is not None or deaths < 2:
+            return ""
+        return f"the template ended {deaths} times in {TEMPLATE_WINDOW_MS // 1000} s, the last time by {self._last_end}"
 
     def _close_socket(self) -> None:
         if self._socket is not None:

@@ -154,6 +154,7 @@ class View:
             ],
             registered=self.registrar.registered if self._config.registry else None,
             stuck=len(self.stuck()),
+            slowed=pool.births.trouble,
         )
         self._explained = explain.explain(facts, self._explained)
         return self._explained

@@ -150,6 +150,17 @@ def test_executors_that_are_replaced_are_no_trouble_and_those_that_stay_away_are
     )
 
 
+def test_why_executors_are_replaced_slowly_is_told_whether_one_is_free_or_none_stands() -> None:
+    slowed = "respawn slowed: 1 of 4 slots wait, the next for 3.2 s; the last: exit 1 before it said hello"
+    found = explain(replace(WELL, ready=3, slowed=slowed))
+    assert row(found, "executors").value == f"3 free of 3; {slowed}"
+    assert "status" in row(found, "executors").advice
+    assert slowed in found.answer
+    none = explain(replace(WELL, ready=0, free=0, slowed=slowed))
+    assert none.verdict is Verdict.NOT
+    assert none.answer.startswith(f"NOT taking work: no executor stands (none stands; {slowed}) since")
+
+
 def test_DECISIONS_24_stuck_steps_are_named_and_do_not_degrade() -> None:
     found = explain(replace(WELL, stuck=1))
     assert found.verdict is Verdict.SERVING

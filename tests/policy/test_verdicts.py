@@ -10,7 +10,14 @@ from plaita.policy import begin_refusal, retry
 from plaita.policy.backoff import backoff_s
 from plaita.policy.begin_refusal import Settle
 from plaita.policy.lease_conflict import Verdict, judge
-from plaita.policy.respawn import FREE_DEATHS, MAX_DELAY_MS, WINDOW_MS, respawn_delay_ms
+from plaita.policy.respawn import (
+    FREE_DEATHS,
+    MAX_DELAY_MS,
+    TEMPLATE_WINDOW_MS,
+    WINDOW_MS,
+    respawn_delay_ms,
+    template_delay_ms,
+)
 from plaita.policy.retry import NODE_RETRY_TOTAL_MAX, Next
 
 
@@ -81,6 +88,13 @@ def test_respawn_at_once_until_deaths_come_too_fast() -> None:
     assert respawn_delay_ms([now - i for i in range(FREE_DEATHS + 1)], now, spawn_failures=0) > 0
     assert respawn_delay_ms([now - WINDOW_MS - 1] * 1000, now, spawn_failures=0) == 0
     assert respawn_delay_ms([now] * 1000, now, spawn_failures=0) == MAX_DELAY_MS
+
+
+def test_a_template_that_ends_over_and_over_is_started_less_and_less_often() -> None:
+    now = 1_000_000
+    waits = [template_delay_ms([now - 1] * ends + [now], now) for ends in range(10)]
+    assert waits == [0, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000, 5_000]
+    assert template_delay_ms([now - TEMPLATE_WINDOW_MS] * 9 + [now], now) == 0
 
 
 def test_executors_that_never_say_hello_slow_the_respawn_from_the_first_on() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
+from collections.abc import Callable
 
-from plaita.ipc.messages import Hello
+import pytest
+
+from plaita.ipc.frames import encode
+from plaita.ipc.messages import Answer, Hello, Step
+from plaita.ipc.polled import FrameChannel
 from plaita.ipc.template_socket import Spawned
 from plaita.policy.slot import Slot
-from plaita.supervisor.executor import Executor
+from plaita.supervisor.executor import Died, Executor
 from plaita.supervisor.pool import Pool, PoolSettings
 from plaita.supervisor.stats import Stats
+from plaita.unix.reaper import Exit
 
 
 class _Template:
@@ -73,5 +81,93 @@ def test_a_hello_of_another_process_is_a_protocol_error() -> None:
             asyncio.get_running_loop().remove_reader(executor.pidfd)  # type: ignore[arg-type]
         finally:
             _end(child)
+
+    asyncio.run(main())
+
+
+# -- a broken child is never used again ------------------------------------------------------------------
+
+
+async def _standing(pool: Pool, executor: Executor, child: int) -> socket.socket:
+    """It has said hello and is idle; the executor's end of its pipe."""
+    ours, theirs = socket.socketpair()
+    executor.channel = FrameChannel(
+        asyncio.get_running_loop(),
+        ours,
+        lambda frame: pool.heard(executor, frame),
+        lambda reason: pool.pipe_closed(executor, reason),
+    )
+    await executor.channel.open()
+    pool.births.spawned(Spawned(slot=0, seq=1, pid=child), os.pidfd_open(child))
+    theirs.sendall(_bytes(_hello(child)))
+    await _until(lambda: executor.state is Slot.IDLE)
+    return theirs
+
+
+def _bytes(message: Hello | Answer) -> bytes:
+    return b"".join(bytes(part) for part in encode(message.to_frame()))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def _answer(seq: int) -> Answer:
+    return Answer(seq=seq, kind="advanced", node_id="a", next_node="b", started_ms=1, ended_ms=2)
+
+
+def _step(pool: Pool) -> Step:
+    return Step(pool.next_run_seq(), "e", "a", 1, 1, 1, None, None, None)
+
+
+BROKEN: dict[str, tuple[bytes, bool, bool, str]] = {
+    # what it writes, whether it then closes its pipe, whether a step is under way, what is said of it
+    "an answer to another step": (_bytes(_answer(7)), False, True, "protocol error: an answer to step 7"),
+    "an answer that nobody waits for": (_bytes(_answer(1)), False, False, "protocol error: an answer to step 1"),
+    "half a frame": (_bytes(_answer(1))[:9], True, True, "closed its pipe"),
+    "junk": (b"\x00junk junk junk" * 64, False, True, "protocol error"),
+    "a closed pipe in a step": (b"", True, True, "closed its pipe"),
+    "a closed pipe between steps": (b"", True, False, "closed its pipe"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_executor_is_never_used_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, closes, in_a_step, words = BROKEN[how]
+    monkeypatch.setattr("plaita.supervisor.pool.CLOSED_S", 0.05)
+
+    async def main() -> None:
+        pool, executor = _pool()
+        child = _child()
+        try:
+            theirs = await _standing(pool, executor, child)
+            taken = pool.try_acquire("t")
+            assert taken is executor
+            outcome = pool.run(executor, _step(pool)) if in_a_step else None
+            theirs.sendall(written)
+            if closes:
+                theirs.close()
+                await _until(lambda: executor.channel is not None and executor.channel.closed)
+                pool.release(executor)
+                assert pool.try_acquire("t") is None, "it must be nobody's from the first moment on"
+            await _until(lambda: executor.state is Slot.KILLED)
+            assert executor.kill_detail.startswith(words)
+            pool.release(executor)
+            assert pool.try_acquire("t") is None
+            _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - SIGKILL was sent
+            assert os.WTERMSIG(status) == signal.SIGKILL
+            pool.exited(Exit(child, None, signal.SIGKILL, 0))
+            assert pool.executors[0].state is Slot.GONE
+            assert [death.cause for death in pool.deaths] == [executor.kill_detail]
+            if outcome is not None:
+                died = await outcome
+                assert isinstance(died, Died)
+                assert died.cause == executor.kill_detail
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                _end(child)
+            raise
 
     asyncio.run(main())
