@@ -37,7 +37,7 @@ def supervisor_settings(redis_url: str | None, embedded: str | None) -> Wanted:
 
 
 def supervisors(given: str | None, environ: Mapping[str, str]) -> list[host.Supervisor]:
-    """Everyone who listens on this host, asked for its status."""
+    """Everyone who listens on this host, asked for its status, and whoever left a socket behind."""
     paths = control_client.candidates(environ)
     for named in (environ.get("PLAITA_SOCKET"), given):
         if named:
@@ -45,11 +45,14 @@ def supervisors(given: str | None, environ: Mapping[str, str]) -> list[host.Supe
     found = []
     for path in dict.fromkeys(paths):
         if not control_client.listening(path):
+            if os.path.exists(path):
+                found.append(host.Supervisor(path, error="a socket is there and nobody listens", gone=True))
             continue
         try:
             status = control_client.ask(path, "status", timeout=_ASK_SECONDS)
         except PlaitaError as error:
-            found.append(host.Supervisor(path, error=str(error).removeprefix(f"socket {path}: ")))
+            told = str(error).removeprefix(f"socket {path}: ")
+            found.append(host.Supervisor(path, error=told, barred=not os.access(path, os.R_OK | os.W_OK)))
         else:
             found.append(host.Supervisor(path, status))
     return found
@@ -149,4 +152,5 @@ def unit_facts(config: SupervisorConfig | None, there: Sequence[host.Supervisor]
 
 def is_local(shown: str) -> bool:
     """Whether the server of this (shown) address is on this host."""
-    return shown.startswith("unix:") or shown.partition("://")[2].startswith(_LOCAL_HOSTS)
+    scheme, _, rest = shown.partition("://")
+    return scheme == "unix" or ("sentinel" not in scheme and rest.startswith(_LOCAL_HOSTS))

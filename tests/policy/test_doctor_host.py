@@ -86,7 +86,9 @@ TABLE = [
     ("host.settings", {"config_faults": ("x",)}, "warning"),
     ("host.settings", {}, None),
     ("host.supervisor", {"supervisors": ()}, "note"),
-    ("host.supervisor", {"supervisors": (Supervisor("/s", error="no answer"),)}, "warning"),
+    ("host.supervisor", {"supervisors": (Supervisor("/s", error="no answer"),)}, "error"),
+    ("host.supervisor", {"supervisors": (Supervisor("/s", error="may not connect", barred=True),)}, "note"),
+    ("host.supervisor", {"supervisors": (Supervisor("/s", error="nobody listens", gone=True),)}, "warning"),
 ]  # fmt: skip
 
 
@@ -104,8 +106,13 @@ SUPERVISORS = [
     ("host.supervisor_redis", {"redis": None}, None),
     ("host.supervisor_registry", {"registry_registered": False}, "warning"),
     ("host.template", {"template": {"ready": False}}, "warning"),
-    ("host.breaker", {"breakers": [{"gate": "breaker", "value": "f 1 n"}]}, "warning"),
+    (
+        "host.breaker",
+        {"breakers": [{"node_id": "n", "flow_id": "f", "version": "1", "deaths": 5, "cause": "SIGKILL"}]},
+        "warning",
+    ),
     ("host.stuck", {"stuck": [{"execution_id": "e", "node_id": "n", "step_s": 100, "usual_s": 2}]}, "warning"),
+    ("host.stuck", {"stuck": [{"execution_id": "e", "node_id": "n", "step_s": 9, "timeout_s": 2}]}, "warning"),
     ("host.stuck", {"stuck": "nonsense"}, None),
 ]
 

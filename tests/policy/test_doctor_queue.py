@@ -39,8 +39,11 @@ QUEUE_TABLE = [
     ("queue.readers", {}, "ok"),
     ("queue.readers", {"registry": NOBODY, "consumers": ()}, "error"),
     ("queue.readers", {"registry": NOBODY, "consumers": (), "streams": (Stream("q", kind="none"),)}, "warning"),
-    ("queue.readers", {"registry": NOBODY, "consumers": (Consumer("h2", 0, 60.0),)}, "note"),  # --no-registry
-    ("queue.readers", {"registry": NOBODY, "consumers": (Consumer("h2", 0, 61.0),)}, "error"),
+    ("queue.readers", {"registry": NOBODY, "consumers": (Consumer("h2", 0, 15.0),)}, "note"),  # --no-registry
+    ("queue.readers", {"registry": NOBODY, "consumers": (Consumer("h2", 0, 16.0),)}, "error"),
+    ("queue.readers", {"registry": replace(NOBODY, ghosts=("h2",)), "consumers": (Consumer("h2", 0, 1.0),)}, "error"),
+    ("queue.readers", {"registry": replace(KNOWN, instances=(replace(ONE, shut=("disk",)),))}, "error"),
+    ("queue.readers", {"registry": replace(KNOWN, instances=(ONE, replace(ONE, shut=("disk",))))}, "ok"),
     (
         "queue.readers",
         {"registry": replace(KNOWN, instances=(replace(ONE, status="draining"),)), "consumers": ()},
@@ -161,10 +164,11 @@ def test_any_record_can_be_read() -> None:
         "schema_version": 1,
         "node_types": ["a", 3],
         "last_heartbeat": "2026-11-30T08:00:00.000Z",
+        "paused": True,
     }
     silent = registry.silence_s(whole, 1_796_025_600_000 + 30_000)
     assert registry.read_record("h", "i", whole, silent) == Instance(
-        "h", "i", "running", "1.0", "c", "q", "cf1-a", "cfg1-a", "bg1-a", "1", "7", frozenset({"a"}), 30.0
+        "h", "i", "running", "1.0", "c", "q", "cf1-a", "cfg1-a", "bg1-a", "1", "7", frozenset({"a"}), 30.0, ("pause",)
     )
     strange: list[dict[str, Any]] = [{}, {"generations": [], "config": 1, "node_types": "x", "status": None}]
     for record in strange:

@@ -36,11 +36,14 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Supervisor:
-    """One that listens here: its ``status`` answer, or the ``error`` of asking."""
+    """One that listens here: its ``status`` answer, or the ``error`` of asking. ``barred``: this user may not connect;
+    ``gone``: the socket is there and nobody listens."""
 
     socket: str
     status: Mapping[str, Any] | None = None
     error: str = ""
+    barred: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +205,36 @@ def supervisors(facts: HostFacts) -> Iterable[Finding]:
         )
     for one in facts.supervisors:
         if one.status is None:
-            yield warning(
-                "host.supervisor",
-                f"{one.socket}: {one.error}",
-                "an answer",
-                "a supervisor listens there and does not answer this user",
-                f"sudo -u plaita plaita-supervisor status --socket {one.socket}",
-            )
+            yield _silent(one)
         else:
             yield from _supervisor(one.socket, one.status)
+
+
+def _silent(one: Supervisor) -> Finding:
+    value = f"{one.socket}: {one.error}"
+    if one.barred:
+        return note(
+            "host.supervisor",
+            value,
+            "",
+            "the socket is for its owner and group, so this supervisor was not asked",
+            f"sudo -u plaita plaita doctor --socket {one.socket}",
+        )
+    if one.gone:
+        return warning(
+            "host.supervisor",
+            value,
+            "a supervisor that listens",
+            "the one that made this socket was killed: a clean end takes it away",
+            "journalctl -u 'plaita-supervisor*' -n 100, dmesg | grep -i oom; then systemctl start plaita-supervisor",
+        )
+    return error(
+        "host.supervisor",
+        value,
+        "an answer",
+        "its loop does not turn: it is stopped (SIGSTOP), swapped out or stuck; its watchdog or its leases end it",
+        "kill -USR1 its pid logs its stacks; then systemctl restart plaita-supervisor",
+    )
 
 
 def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
@@ -267,19 +291,26 @@ def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
     for one in _rows(status, "breakers")[:5]:
         yield warning(
             "host.breaker",
-            f"{name}: {one.get('value') or one.get('node') or one}",
-            "shut for nobody",
-            "this node of this flow version killed several executors here; its carriers wait",
-            ask,
+            f"{name}: node {one.get('node_id')} of {one.get('flow_id')} {one.get('version')} is shut out, "
+            f"{one.get('deaths')} deaths, last {one.get('cause')}",
+            "none shut out",
+            f"it killed several executors here; {one.get('waiting') or 0} carriers wait, one tries again each minute",
+            ask + "; plaita-supervisor status names the last deaths",
         )
     for one in _rows(status, "stuck")[:5]:
         yield warning(
             "host.stuck",
             f"{name}: {one.get('execution_id')} at {one.get('node_id')} for {span(_number(one.get('step_s')))}",
-            f"about {span(_number(one.get('usual_s')))}",
+            _usual(one),
             "the step takes far longer than it usually does, or than its limit",
             f"plaita show {one.get('execution_id')}; to end it: plaita cancel {one.get('execution_id')} --reason stuck",
         )
+
+
+def _usual(stuck: Mapping[str, Any]) -> str:
+    if stuck.get("timeout_s") is not None:
+        return f"at most {span(_number(stuck['timeout_s']))}, its limit"
+    return f"about {span(_number(stuck.get('usual_s')))}, as usual"
 
 
 def _part(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:

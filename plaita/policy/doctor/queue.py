@@ -11,7 +11,7 @@ from plaita.policy.doctor.registry import RegistryFacts
 PENDING_WARNING_S = 600.0  # of one that nobody has touched
 OVERDUE_S = 30.0
 CONSUMERS_MANY = 100
-ALIVE_S = 60.0  # a consumer that asked within that time lives, registered or not
+ALIVE_S = 15.0  # a consumer that asked within that time lives, registered or not
 DLQ_WARNING = 10  # new ones in a day
 DLQ_FULL = 0.9
 BACKLOG_WARNING_S = 300.0
@@ -100,11 +100,21 @@ def readers(facts: QueueFacts) -> Iterable[Finding]:
     if facts.streams is None or not facts.registry.readable:
         return
     running = [one for one in facts.registry.running if not one.queue or one.queue == facts.registry.queue]
-    if running:
+    if any(not one.shut for one in running):
         yield fine("queue.readers", plural(len(running), "running instance"), "1 or more")
         return
+    if running:
+        shown = [f"{one.instance_id} ({', '.join(one.shut)})" for one in running]
+        yield error(
+            "queue.readers",
+            f"{plural(len(running), 'running instance')}, none takes work: {sample(shown)}",
+            "1 or more that take work",
+            "all are shut by a gate: pause by a person, disk by the disk guard, writes by the server",
+            "plaita-supervisor explain on these hosts says what opens each; plaita-supervisor resume ends a pause",
+        )
+        return
     there = [one for one in facts.streams if one.kind == "stream"]
-    alive = [one.name for one in facts.consumers if one.idle_s <= ALIVE_S]
+    alive = [one.name for one in facts.consumers if one.idle_s <= ALIVE_S and one.name not in facts.registry.ghosts]
     waiting = sum((one.lag or 0) + one.pending for one in there)
     if alive:
         yield note(

@@ -17,7 +17,7 @@ STALE_S = 90.0  # three lives of a record
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A registry record; what it does not say, or says in another type, is empty. ``silent_s``: since its heartbeat, by
-    the server's clock, None where it names none that can be read."""
+    the server's clock, None where it names none that can be read. ``shut``: gates by which it takes no work."""
 
     instance_id: str
     incarnation: str = ""
@@ -32,6 +32,7 @@ class Instance:
     epoch: str = ""
     node_types: frozenset[str] = frozenset()
     silent_s: float | None = None
+    shut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def read_record(instance_id: str, incarnation: str, record: Mapping[str, Any], s
         found = record.get(name)
         return found if isinstance(found, Mapping) else {}
 
-    generations, config, types = part("generations"), part("config"), record.get("node_types")
+    generations, config = part("generations"), part("config")
     return Instance(
         instance_id=instance_id,
         incarnation=incarnation,
@@ -81,11 +82,14 @@ def read_record(instance_id: str, incarnation: str, record: Mapping[str, Any], s
         budget=text(generations.get("budget_generation")),
         schema_version=text(record.get("schema_version")),
         epoch=text(config.get("deployment_epoch")),
-        node_types=frozenset(name for name in types if isinstance(name, str))
-        if isinstance(types, list)
-        else frozenset(),
+        node_types=frozenset(_names(record.get("node_types"))),
         silent_s=silent_s,
+        shut=_names(record.get("shut")) or (("pause",) if record.get("paused") is True else ()),
     )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
 
 
 def silence_s(record: Mapping[str, Any], now_ms: float | None) -> float | None:

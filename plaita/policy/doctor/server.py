@@ -88,7 +88,7 @@ def persistence(facts: ServerFacts) -> Iterable[Finding]:
         yield note(
             "redis.fsync",
             "appendfsync everysec",
-            "everysec or always",
+            "",
             "when the machine (not only the server) dies, the last second of commits may be lost; steps run again",
             "to rule it out: redis-cli CONFIG SET appendfsync always (each commit then waits for the disk)",
         )
