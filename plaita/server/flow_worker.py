@@ -79,6 +79,9 @@ class FlowWorker:
         executions, flows = one_server(execution_storage, flow_storage)
         if event_bus is not None and not callable(getattr(event_bus, "publish", None)):
             raise InputError(f"event_bus: a {type(event_bus).__name__} has no method publish")
+        for said in ("redis_url", "embedded", "key_prefix"):
+            if said in settings:
+                raise InputError(f"{said}: where the data is, the storages say; give it to them")
         self.execution_storage = execution_storage
         self.flow_storage = flow_storage
         self.event_bus = event_bus

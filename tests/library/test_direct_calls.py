@@ -346,6 +346,9 @@ def test_F10_storages_of_two_kinds_or_places_are_refused(world: World) -> None:
         FlowWorker(world.executions, world.flows, lease_ttl_seconds=1)
     with pytest.raises(InputError, match="cache_size"):
         FlowWorker(world.executions, world.flows, cache_size=-1)
+    for name in ("redis_url", "embedded", "key_prefix"):
+        with pytest.raises(InputError, match=f"{name}: where the data is"):
+            FlowWorker(world.executions, world.flows, **{name: "redis://elsewhere"})
     assert issubclass(type(world.executions), ExecutionStorage)
 
 
