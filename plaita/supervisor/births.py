@@ -233,7 +233,8 @@ class Births:
     def _not_born(self, executor: Executor) -> None:
         silent = executor.state is Slot.SPAWNING and executor.pid is None
         if executor.state is Slot.SPAWNING:
-            self._log_failure(executor.slot, f"no hello within {SPAWN_DEADLINE_S:g} s")
+            executor.kill_detail = f"no hello within {SPAWN_DEADLINE_S:g} s"
+            self._log_failure(executor.slot, executor.kill_detail)
         self._slots.apply(executor, SlotEvent.SPAWN_DEADLINE)
         if silent and executor.template is not None:
             # There is no process to reap, so only the end of the one that was asked gives the slot back.

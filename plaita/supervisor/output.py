@@ -1,8 +1,9 @@
 """What an executor's node code prints: read from a pipe of its own and logged by line, with execution and node.
 
-A node that floods its output must not flood the supervisor: so many bytes a step are logged, the rest is read and
-dropped (the node never blocks on a full pipe for long), and reading pauses for a moment after each large chunk, which
-slows only the one that floods.
+A node that floods its output must not flood the supervisor: so many bytes a step are logged, and of a long line its
+beginning; the rest is read and dropped (the node never blocks on a full pipe for long), and reading pauses for a moment
+after each large chunk, which slows only the one that floods. What stands in the pipe when a step is answered is that
+step's, with its last line, ended or not.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ CHUNK = 64 * 1024
 LINE_MAX = 8 * 1024
 LOGGED_PER_STEP = 64 * 1024
 PAUSE_S = 0.002
+DRAIN_CHUNKS = 16
 
 
 class OutputReader:
@@ -39,14 +41,16 @@ class OutputReader:
         self._about = about
         self._stats = stats
         self._partial = b""
+        self._skipping = False  # the rest of a line whose beginning has been logged
         self._logged = 0
         self._dropped = 0
         self._resume: asyncio.TimerHandle | None = None
         loop.add_reader(fd, self._readable)
 
-    def new_step(self) -> None:
-        """Give the next step its own share of the log."""
-        self._report_dropped()
+    def step_ended(self) -> None:
+        """Log what the step wrote before it answered, while ``about`` still names it; the next one gets a share of the
+        log of its own."""
+        self._drain()
         self._logged = 0
 
     def allow(self, size: int) -> None:
@@ -55,16 +59,19 @@ class OutputReader:
 
     def close(self) -> None:
         """Log what is left in the pipe, without waiting for others that still hold its write end; then close it."""
-        if self._fd is None:
-            return
-        for _ in range(16):
+        if self._fd is not None:
+            self._drain()
+            self._stop()
+
+    def _drain(self) -> None:
+        """A pipe holds 64 KiB as a rule; what is written meanwhile is not waited for."""
+        for _ in range(DRAIN_CHUNKS):
             if not self._read_chunk():
                 break
         if self._partial:
             self._log_line(self._partial)
-            self._partial = b""
+        self._partial, self._skipping = b"", False
         self._report_dropped()
-        self._stop()
 
     def _stop(self) -> None:
         if self._fd is None:
@@ -104,22 +111,37 @@ class OutputReader:
     def _take(self, data: bytes) -> None:
         if self._logged >= LOGGED_PER_STEP:
             self._dropped += len(data)
+            self._partial, self._skipping = b"", not data.endswith(b"\n")
             return
-        *lines, self._partial = (self._partial + data).split(b"\n")
+        *lines, rest = data.split(b"\n")
         for line in lines:
-            self._log_line(line)
+            if self._skipping:
+                self._dropped += len(line)
+                self._skipping = False
+            else:
+                self._log_line(self._partial + line)
+            self._partial = b""
+        if self._skipping:
+            self._dropped += len(rest)
+            return
+        self._partial += rest
         if len(self._partial) > LINE_MAX:
             self._log_line(self._partial)
-            self._partial = b""
+            self._partial, self._skipping = b"", True
 
     def _log_line(self, line: bytes) -> None:
         if self._logged >= LOGGED_PER_STEP:
             self._dropped += len(line)
             return
-        self._logged += len(line) + 1
-        text = line[:LINE_MAX].decode("utf-8", "backslashreplace").rstrip("\r")
+        shown = line[:LINE_MAX]
+        self._logged += len(shown) + 1
+        self._dropped += len(line) - len(shown)
+        text = shown.decode("utf-8", "backslashreplace").rstrip("\r")
         if text:
-            logs.info("executor.output", stream=self._stream, **self._about(), text=text)
+            facts = {**self._about(), "text": text}
+            if len(line) > LINE_MAX:
+                facts["cut"] = True
+            logs.info("executor.output", stream=self._stream, **facts)
 
     def _report_dropped(self) -> None:
         if self._dropped:

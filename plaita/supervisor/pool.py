@@ -322,7 +322,7 @@ class Pool:
             if started is not None and key is not None and outcome.kind in ("advanced", "ended", "suspended"):
                 self.usual.add(key, boot_ms() - started)
             for reader in executor.outputs:
-                reader.new_step()
+                reader.step_ended()
             limit = self._settings.max_steps
             if executor.state is Slot.IDLE and outcome.retire is not None:
                 self.retire(executor, outcome.retire)
@@ -330,9 +330,17 @@ class Pool:
                 self.retire(executor, "max steps")
             elif self._renewal.leaves(executor):
                 self.retire(executor, "reload")
+            elif executor.state is Slot.IDLE and self._over_memory(executor) is not None:
+                self.retire(executor, "memory")  # what a step has left behind is not the next one's fault
             elif executor.state is Slot.ASKED and executor.channel is not None:
                 executor.channel.send(Leave().to_frame())
         executor.deliver(outcome)
+
+    def _over_memory(self, executor: Executor) -> int | None:
+        """Its resident memory in MiB where that is over the limit."""
+        limit = self._settings.max_rss_mib
+        used = rss_kib(executor.pid) if limit is not None and executor.pid is not None else None
+        return used // 1024 if limit is not None and used is not None and used > limit * 1024 else None
 
     def _start_grace(self, executor: Executor, grace_s: float, *, only_if_sooner: bool = False) -> None:
         due = self._loop.time() + grace_s
@@ -458,11 +466,10 @@ class Pool:
         }
 
     def _poll_rss(self) -> None:
-        limit = self._settings.max_rss_mib
-        assert limit is not None
         for executor in self.executors:
-            if executor.state in (Slot.BUSY, Slot.ASKED) and executor.pid is not None:
-                used = rss_kib(executor.pid)
-                if used is not None and used > limit * 1024:
-                    self.kill(executor, f"memory: {used // 1024} MiB resident, over --max-executor-rss-mib {limit}")
+            if executor.state in (Slot.BUSY, Slot.ASKED):
+                used = self._over_memory(executor)
+                if used is not None:
+                    limit = self._settings.max_rss_mib
+                    self.kill(executor, f"memory: {used} MiB resident, over --max-executor-rss-mib {limit}")
         self._rss_timer = self._loop.call_later(RSS_POLL_S, self._poll_rss)

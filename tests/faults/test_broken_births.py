@@ -29,6 +29,26 @@ class Fine(Node):
 """
 
 
+# Late too; in executors its import hangs for as long as it is not mended.
+SLEEPY = """
+import pathlib, threading, time
+from plaita import Node
+
+FOLDER = pathlib.Path(__file__).parent
+while (FOLDER / "tried").exists() and not (FOLDER / "mended").exists():
+    time.sleep(0.01)
+(FOLDER / "tried").touch()
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+"""
+
+SHORT_DEADLINE = """
+import sys
+if "plaita.cli.supervisor" in sys.orig_argv:
+    import plaita.supervisor.births
+    plaita.supervisor.births.SPAWN_DEADLINE_S = 0.5
+"""
+
+
 def _executors_gate(supervisor: SupervisorProcess) -> dict[str, Any]:
     [row] = [row for row in supervisor.ask("explain")["gates"] if row["gate"] == "executors"]
     return row
@@ -87,4 +107,25 @@ def test_a_template_that_dies_over_and_over_is_started_less_and_less_often(world
     assert world.run("f")["status"] == "completed", "executors go on without it"
     supervisor.wait_status(lambda status: status["template"]["ready"], "the next one")
     assert "the template ended" not in _executors_gate(supervisor)["value"]
+    assert supervisor.stop() == 0
+
+
+def test_an_executor_that_does_not_boot_in_time_is_ended_and_costs_nobody_an_attempt(world: World) -> None:
+    (world.folder / "sleepy.py").write_text(SLEEPY)
+    (world.folder / "sitecustomize.py").write_text(SHORT_DEADLINE)
+    supervisor = world.supervisor(
+        executors=1,
+        preload="sleepy",
+        environment={"PYTHONPATH": str(world.folder)},
+        through=("env",),  # an interpreter of its own, that reads sitecustomize
+    )
+    world.chain("f", {"type": "mock", "id": "a", "value": 1})
+    execution = world.start("f")
+    told = supervisor.wait_status(lambda status: status["counters"]["spawn_failures"] >= 2, "births that were cut off")
+    assert {death["cause"] for death in told["deaths"]} == {"no hello within 0.5 s"}
+    assert {death["execution_id"] for death in told["deaths"]} == {None}
+    (world.folder / "mended").touch()
+    assert world.wait(execution)["status"] == "completed"
+    assert world.node(execution, "a")["attempts"] == 1
+    assert world.row(execution).control["lost"] == "1"
     assert supervisor.stop() == 0

@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,8 +34,8 @@ class _Template:
         return
 
 
-def _pool() -> tuple[Pool, Executor]:
-    settings = PoolSettings(size=1, kill_grace_s=1.0, max_steps=None, max_rss_mib=None)
+def _pool(max_steps: int | None = None, max_rss_mib: int | None = None) -> tuple[Pool, Executor]:
+    settings = PoolSettings(size=1, kill_grace_s=60.0, max_steps=max_steps, max_rss_mib=max_rss_mib)
     template = _Template()
     pool = Pool(asyncio.get_running_loop(), settings, template, Stats(), lambda: None, lambda: None)  # type: ignore[arg-type]
     executor = Executor(slot=0, seq=1, template=template)  # type: ignore[arg-type]
@@ -169,5 +171,44 @@ def test_a_broken_executor_is_never_used_again(how: str, monkeypatch: pytest.Mon
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 _end(child)
             raise
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("limits", "used_mib", "why"),
+    [
+        ({}, 5_000, None),
+        ({"max_steps": 2}, 0, None),
+        ({"max_steps": 1}, 0, "max steps"),
+        ({"max_rss_mib": 100}, 100, None),
+        ({"max_rss_mib": 100}, 101, "memory"),  # what a step has left behind is not the next one's fault
+        ({"retire": "threads"}, 0, "threads"),
+    ],
+)
+def test_who_leaves_after_an_answer(
+    limits: dict[str, Any], used_mib: int, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retire, limits = limits.get("retire"), {name: limit for name, limit in limits.items() if name != "retire"}
+    monkeypatch.setattr("plaita.supervisor.pool.rss_kib", lambda pid: used_mib * 1024)
+
+    async def main() -> None:
+        pool, executor = _pool(**limits)
+        reasons: list[str] = []
+        leave = pool.retire
+        monkeypatch.setattr(pool, "retire", lambda executor, reason: (reasons.append(reason), leave(executor, reason)))
+        child = _child()
+        try:
+            theirs = await _standing(pool, executor, child)
+            assert pool.try_acquire("t") is executor
+            future = pool.run(executor, _step(pool))
+            theirs.sendall(_bytes(replace(_answer(1), retire=retire)))
+            assert isinstance(await future, Answer), "the step that was answered is not lost"
+            pool.release(executor)
+            assert reasons == ([] if why is None else [why])
+            assert (pool.try_acquire("t") is None) is (why is not None)
+        finally:
+            executor.cancel_deadline()
+            _end(child)
 
     asyncio.run(main())
