@@ -86,7 +86,7 @@ def test_G1_G2_the_record_through_a_life(world: World, server_log: ServerLog, pl
 def test_G1_only_running_gets_work_whatever_its_capacity_says(found: Any, verdict: Verdict) -> None:
     status = registry_status(json.dumps(found).encode())
     ruling = affinity.judge(
-        ours=False, target=Target(True, status), handover=Handover(), now_ms=1000, patience_ms=60_000
+        ours=False, target=Target(True, status), instance_id="two", handover=Handover(), now_ms=9, patience_ms=60_000
     )
     assert ruling.verdict is verdict
 
