@@ -102,7 +102,7 @@ def test_G3_without_an_entry_it_works_and_is_not_ready_until_it_has_one(
     one = world.supervisor(**PATIENT)
     assert world.wait(world.start("f"))["status"] == "completed"
     status = one.status()
-    assert (status["status"], status["registry_registered"], status["serving"]) == ("starting", False, False)
+    assert (status["status"], status["registry_registered"], status["verdict"]) == ("starting", False, "degraded")
     assert "event=registry.register_failed" in one.text()
     assert " ERROR " in next(line for line in one.text().splitlines() if "registry.register_failed" in line)
     plaita_server_process.do("DEL", key)
