@@ -199,7 +199,7 @@ def _cause(facts: Facts, gates: Iterable[Gate]) -> Gate | None:
 def _wrong(facts: Facts, gates: Iterable[Gate], dated: _Sinces) -> list[str]:
     """What is wrong with a host that takes work; a full host and a tenant over its quota are not."""
     wrong = []
-    if facts.registered is not None and facts.state == "running":
+    if facts.registered is not None and facts.state in ("starting", "running"):
         since = dated.since("registry", facts.registered)
         if not facts.registered:
             wrong.append(f"the registry does not have this host, since {moment(since, facts.now)}")

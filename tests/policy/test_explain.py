@@ -136,6 +136,8 @@ def test_what_makes_a_host_degraded() -> None:
     assert unregistered.verdict is Verdict.DEGRADED
     assert "registry" in unregistered.answer
     assert explain(replace(WELL, registered=None)).verdict is Verdict.SERVING, "--no-registry"
+    early = explain(replace(WELL, state="starting", registered=False))  # works without an entry (ledger G3)
+    assert early.verdict is Verdict.DEGRADED
 
 
 def test_executors_that_are_replaced_are_no_trouble_and_those_that_stay_away_are() -> None:
