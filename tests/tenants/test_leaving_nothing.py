@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
+import pwd
 import sys
 import tempfile
 import uuid
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hosts import NODES, SupervisorProcess, alive, until
+from other_user import through
 from tenants_world import TenantsWorld
 
 from plaita.supervisor.temporary import PREFIX, TemporaryFolders, sweep_dead_folders
@@ -231,28 +232,59 @@ def test_known_limit_a_file_elsewhere_is_seen_under_the_same_user(world: Tenants
     assert search(world, "b", told["plans"])["found"] == {ELSEWHERE: True}
 
 
-def _can_be(user: str) -> str:
-    """Why executors cannot be this user here; '' when they can."""
-    if os.getuid() != 0:
-        return "only root can become another user"
-    script = f"import sys; sys.path[:0] = {sys.path!r}\n"
-    script += f"from plaita.executor.identity import drop_to_user; drop_to_user({user!r})"
-    tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    return "" if tried.returncode == 0 else (tried.stderr.strip().splitlines() or ["it failed"])[-1]
-
-
-def test_other_users_see_nothing_of_it(world: TenantsWorld, name: str) -> None:
+def test_other_users_see_nothing_of_it(world: TenantsWorld, name: str, tmp_path: Path) -> None:
     """A supervisor a tenant, each with --executor-user of its own: the wall that holds (DECISIONS 34, 46)."""
-    for user in ("nobody", "daemon"):
-        why = _can_be(user)
-        if why:
-            pytest.skip(f"CANNOT BE TRIED HERE: --executor-user {user}: {why}")
+    as_others = through(tmp_path, "nobody", "daemon")
     os.chmod(world.folder, 0o777)
-    first = world.serving(**COMMON, executor_user="nobody")
+    first = world.serving(**COMMON, executor_user="nobody", through=as_others)
     told = plant(world, name, [*PLACES, ELSEWHERE])
     root = _root_of(first)
     assert root.stat().st_mode & 0o777 == 0o711
     assert first.stop() == 0
     assert not root.exists()
-    world.serving(**COMMON, executor_user="daemon", instance="two")
+    world.serving(**COMMON, executor_user="daemon", instance="two", through=as_others)
     assert not any(search(world, "b", told["plans"])["found"].values())
+
+
+def test_DECISIONS_34_node_code_of_another_user_cannot_reach_its_supervisor(
+    world: TenantsWorld, tmp_path: Path
+) -> None:
+    as_others = through(tmp_path, "nobody")
+    secret = tmp_path / "settings.toml"
+    secret.write_text(f"redis_url_file = '{tmp_path}/url'\n")
+    (tmp_path / "url").write_text(world.url)
+    for file in (secret, tmp_path / "url"):
+        file.chmod(0o600)
+    supervisor = world.serving(
+        *("--redis-url", world.url),
+        **{**COMMON, "preload": "spying"},
+        executor_user="nobody",
+        through=as_others,
+        environment={"PLAITA_CONFIG": str(secret), "PLAITA_CREDENTIAL_KEY": "hidden-key"},
+    )
+    files, sockets = [str(secret), str(tmp_path / "url")], [supervisor.socket]
+    world.put_for("a", "spy", {"type": "t_spy", "id": "spy", "files": files, "sockets": sockets})
+    found = world.run_for("a", "spy")["output"]["spy"]
+    nobody = pwd.getpwnam("nobody")
+    assert (found["uid"], found["gid"], found["groups"]) == (nobody.pw_uid, nobody.pw_gid, [nobody.pw_gid])
+    assert found["got"] == []
+    assert "hidden-key" not in found["environment"]
+    assert str(secret) not in found["environment"]
+    assert world.url not in found["environment"]
+
+
+def test_L7_executors_of_another_user_die_with_their_supervisor(world: TenantsWorld, tmp_path: Path) -> None:
+    """A change of user takes the parent-death signal back: it has to be set again."""
+    supervisor = world.serving(
+        **{**COMMON, "preload": "spying"}, executor_user="nobody", through=through(tmp_path, "nobody")
+    )
+    world.put_for("a", "stay", {"type": "t_stay", "id": "stay"})
+    world.of("a").start("stay")
+    executor = supervisor.busy("stay")["pid"]
+    [sleeper] = until(lambda: _children(executor), "what the node started")
+    supervisor.kill()
+    until(lambda: not alive(executor) and not alive(sleeper), "both are gone")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
