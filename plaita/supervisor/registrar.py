@@ -17,6 +17,7 @@ from typing import Any
 from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
 from plaita.policy.backoff import backoff_s
+from plaita.policy.carrier import TASK_SCHEMA_VERSION
 from plaita.store import registry
 from plaita.store.call import Answer, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import Keys
@@ -73,6 +74,7 @@ class Registrar:
         record = {
             "instance_id": self._instance_id,
             "service_type": "flow_worker",
+            "schema_version": TASK_SCHEMA_VERSION,
             "incarnation": self._incarnation,
             "host": own.host,
             "machine": own.machine,

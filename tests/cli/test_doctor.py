@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from plaita.cli import doctor_host
+from plaita.policy.doctor import host
 from plaita.store import delayed, registry
 from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys
@@ -244,6 +245,32 @@ def test_D4_executions_without_holder_and_carrier(plaita: Run, keys: Keys, redis
     # and doing it mends it
     assert plaita("reindex", "--requeue").code == 0
     assert checks(plaita("doctor", "--json"))["executions.lost"] == "ok"
+
+
+def test_D4_another_tenants_carrier_of_that_id_is_none(plaita: Run, keys: Keys, redis_do: Do) -> None:
+    row(redis_do, keys, "e", "running")
+    redis_do("XADD", keys.queue, "*", "payload", "{}", "execution_id", "e", "tenant_id", "acme")
+    assert checks(plaita("doctor", "--json"))["executions.lost"] == "error"
+
+
+def test_D4_what_moves_while_it_is_looked_for_is_not_lost(
+    plaita: Run, keys: Keys, redis_do: Do, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plaita.client import asking
+
+    for name in ("ends", "is-taken", "stays"):
+        row(redis_do, keys, name, "running")
+    looked = asking.carried
+
+    def then_moved(*arguments: Any) -> Any:
+        found = looked(*arguments)
+        redis_do("HSET", keys.row("ends"), "status", "completed")
+        redis_do("SET", keys.lease("is-taken"), "v2 h/i 1:a q 1-0")
+        return found
+
+    monkeypatch.setattr(asking, "carried", then_moved)
+    told = plaita("doctor", "--json")
+    assert finding(told, "executions.lost")["value"] == "1 execution without holder and carrier: stays"
 
 
 def finding_url(plaita: Run) -> str:
@@ -494,6 +521,29 @@ def test_a_supervisor_that_answers_is_asked(
     assert checks(told)["host.supervisor"] == "error"
     assert "shut: disk" in finding(told, "host.supervisor")["value"]
     assert checks(told)["host.disk"] == "error", "its line, not the one of this shell"
+
+
+def test_each_line_of_a_disk_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def watches(path: str, line: float) -> host.Supervisor:
+        return host.Supervisor("/s", {"disk": {"path": path, "min_free_gib": line}})
+
+    one, two = watches(str(tmp_path), 1.0), watches(str(tmp_path), 2.0)
+    assert [disk.min_free_gib for disk in doctor_host.disks(None, [one, two, one])] == [1.0, 2.0]
+    gone = doctor_host.disks(None, [watches(str(tmp_path / "not" / "yet"), 0.0)])
+    assert [(disk.path, disk.free is not None) for disk in gone] == [(str(tmp_path / "not" / "yet"), True)]
+
+
+def test_a_socket_that_was_left_behind(plaita: Run, tmp_path: Path, connected: str) -> None:
+    path = tmp_path / "s.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    told = plaita("doctor", "--socket", str(path), "--json")
+    assert (checks(told)["host.supervisor"], finding(told, "host.supervisor")["value"]) == (
+        "warning",
+        f"{path}: a socket is there and nobody listens",
+    )
 
 
 def test_units_are_judged_where_systemd_runs(
