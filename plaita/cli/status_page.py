@@ -112,6 +112,8 @@ def explain_page(explanation: Mapping[str, Any], width: int, now_ms: int) -> lis
         if gate.get("advice"):
             for line in wrapped(f"-> {one_line(gate.get('advice'))}", room, indent="   "):
                 lines.append(Text(margin + line.plain, style="yellow", no_wrap=True))
+    for one in rows_of(explanation, "stuck"):
+        lines += wrapped(_stuck(one), width, "bold red", "       ")
     return lines
 
 
@@ -166,6 +168,16 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     if template.get("generation") is not None:
         words += f", template {one_line(template.get('generation'))}"
     return lines + _labelled("config", words, width, "dim")
+
+
+def _stuck(one: Mapping[str, Any]) -> str:
+    usual, limit = one.get("usual_s"), one.get("timeout_s")
+    words = f"STUCK  execution {one_line(one.get('execution_id'))}, flow {one_line(one.get('flow_id'))}, "
+    words += (
+        f"at node {one_line(one.get('node_id'))} for {seconds(one.get('step_s'))} in slot {one_line(one.get('slot'))}"
+    )
+    words += "; what is usual there is not known" if usual is None else f"; usually {seconds(usual)}"
+    return words + ("; it has no timeout" if limit is None else f"; its timeout was {seconds(limit)}")
 
 
 def _breaker(one: Mapping[str, Any], now_ms: int) -> str:

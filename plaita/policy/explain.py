@@ -56,9 +56,9 @@ class Facts:
 
     ``host``: the conditions of the host (redis, writes, status, pause, disk, failover), each with its advice for when
     it is shut. ``executors``, ``ready``, ``free``: wanted, standing, without work. ``in_hand``: carriers that are being
-    worked on. ``unread``: carriers that nobody has read. ``parts``: gates that others have judged (tenant quota, tenant
-    epoch, breaker). ``registered``: None where none is wanted. ``stuck``: steps that take far longer than they do.
-    ``slowed``: why executors are replaced slower than they end.
+    worked on. ``unclaimed``: carriers that nobody works on. ``parts``: gates that others have judged (tenant quota,
+    tenant epoch, breaker). ``registered``: None where none is wanted. ``stuck``: steps that take far longer than they
+    do. ``slowed``: why executors are replaced slower than they end.
     """
 
     now: int
@@ -69,7 +69,7 @@ class Facts:
     free: int
     in_hand: int = 0
     template_ready: bool = True
-    unread: int | None = None
+    unclaimed: int | None = None
     other_family: int | None = None
     other_budget: int | None = None
     generations: str = ""
@@ -112,7 +112,7 @@ class Explanation:
 def explain(facts: Facts, before: Explanation | None = None) -> Explanation:
     """The rows, the verdict and the answer. ``before``: the last explanation, None at the beginning."""
     dated = _Sinces(facts.now, before)
-    host = [replace(gate, waiting=0 if gate.open else facts.unread, advice=_shut(gate)) for gate in facts.host]
+    host = [replace(gate, waiting=0 if gate.open else facts.unclaimed, advice=_shut(gate)) for gate in facts.host]
     gates = [*host, _executors(facts, dated), _generations(facts, dated)]
     for part in facts.parts:
         since = part.since if part.since is not None else dated.since(part.name, part.open)
@@ -169,7 +169,7 @@ def _executors(facts: Facts, dated: _Sinces) -> Gate:
         dated.since("executors", is_open),
         value,
         str(facts.executors),
-        0 if is_open else facts.unread,
+        0 if is_open else facts.unclaimed,
         advice if facts.slowed or not is_open else "",
     )
 
@@ -228,8 +228,8 @@ def _refusing(facts: Facts, cause: Gate, gates: Iterable[Gate]) -> str:
     parts = [f"NOT taking work: {why}{detail} since {moment(cause.since, facts.now)}"]
     if facts.state in _KNOWN_STATES and facts.in_hand:
         parts.append(_count(facts.in_hand, "execution is left", "executions are left"))
-    elif facts.unread:
-        parts.append(_count(facts.unread, "carrier waits", "carriers wait"))
+    elif facts.unclaimed:
+        parts.append(_count(facts.unclaimed, "carrier waits", "carriers wait"))
     also = [gate.name for gate in gates if not gate.open and gate.name in _ORDER and gate.name != cause.name]
     if facts.ready:
         also = [name for name in also if name != "executors"]
@@ -246,8 +246,8 @@ def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str]) -> str:
     executors = next(gate for gate in gates if gate.name == "executors")
     if not executors.open:
         parts.append(f"all {facts.ready} executors are at work since {moment(executors.since, facts.now)}")
-        if facts.unread:
-            parts.append(_count(facts.unread, "carrier waits", "carriers wait"))
+        if facts.unclaimed:
+            parts.append(_count(facts.unclaimed, "carrier waits", "carriers wait"))
             advice = advice or "raise --executors, or add a host"
     else:
         parts.append(f"{facts.ready - facts.free} of {facts.executors} executors at work")

@@ -294,17 +294,23 @@ class StreamStats:
 @dataclass(frozen=True, slots=True)
 class QueueStats:
     """``oldest_pending_ms``: age of the oldest pending entry by Redis time, None when nothing is pending. ``parked``:
-    carriers of all tenants that wait for a place under a quota (ledger T3), which stand in no stream."""
+    carriers of all tenants that wait for a place under a quota (ledger T3), which stand in no stream. ``claimable``:
+    pending entries that nobody works on, of those at most CLAIMABLE_COUNTED a stream; 0 where none were counted."""
 
     streams: list[StreamStats]
     delayed: int
     dlq_length: int
     oldest_pending_ms: int | None
     parked: int = 0
+    claimable: int = 0
 
 
-def stats(keys: Keys) -> Call[QueueStats]:
-    """Lengths as of one moment; the queue first, then the wake stream. A missing stream counts 0."""
+CLAIMABLE_COUNTED = 1000
+
+
+def stats(keys: Keys, min_idle_ms: int | None = None) -> Call[QueueStats]:
+    """Lengths as of one moment; the queue first, then the wake stream. A missing stream counts 0. ``min_idle_ms``:
+    from when on a pending entry is nobody's; None: those are not counted."""
 
     def parse(reply: Sequence[Any]) -> QueueStats:
         streams = [
@@ -312,13 +318,13 @@ def stats(keys: Keys) -> Call[QueueStats]:
             for name, length, pending, lag in reply[0]
         ]
         oldest = None if reply[3] == -1 else int(reply[3])
-        return QueueStats(streams, int(reply[1]), int(reply[2]), oldest, int(reply[4]))
+        return QueueStats(streams, int(reply[1]), int(reply[2]), oldest, int(reply[4]), int(reply[5]))
 
     return Call(
         "carriers.stats",
         script("queue_stats"),
         (keys.queue, keys.wake, keys.delayed, keys.dead_letters, keys.parked_tenants),
-        (keys.group,),
+        (keys.group, "" if min_idle_ms is None else min_idle_ms, CLAIMABLE_COUNTED),
         "writer",
         True,
         parse,

@@ -63,7 +63,8 @@ class Life:
         """What to do about a status that takes no work."""
         if self.state is State.DRAINING and self.wish is Wish.DRAIN:
             return "`plaita-supervisor undrain` takes it back"
-        return "start it again" if self.state in (State.DRAINING, State.STOPPING, State.STOPPED) else "wait"
+        leaving = self.state in (State.DRAINING, State.STOPPING, State.STOPPED)
+        return "it was told to stop and ends by itself; start it again" if leaving else "it goes on by itself"
 
     def ends_with(self, code: int) -> None:
         """One more reason for an exit code: the worst is told, and the kills that a bug led to do not hide it."""

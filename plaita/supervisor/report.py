@@ -72,6 +72,7 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
         "dlq_length": stats.dlq_length if stats is not None else None,
         "delayed": stats.delayed if stats is not None else None,
         "parked": stats.parked if stats is not None else None,
+        "claimable": stats.claimable if stats is not None else None,
         "oldest_pending_s": None if oldest is None else round(oldest / 1000, 3),
         "other_family": left.other_family if left is not None else None,
         "other_budget": left.other_budget if left is not None else None,
@@ -131,14 +132,17 @@ def host_gates(gate: Gate) -> list[explain.Gate]:
     ]
 
 
-def unread(stats: QueueStats | None) -> int | None:
-    """Carriers that no host has read yet; None when nobody can say. A stream that cannot tell its lag (Redis loses it
-    when entries are deleted before they were read) still tells it so: acked entries are deleted."""
+def unclaimed(stats: QueueStats | None, left: LeftToOthers | None) -> int | None:
+    """Carriers that no host works on and this one could take: not read yet, or pending for nobody; None when nobody can
+    say. A stream that cannot tell its lag (Redis loses it when entries are deleted before they were read) still tells
+    it so: acked entries are deleted."""
     if stats is None:
         return None
-    return sum(
+    unread = sum(
         stream.lag if stream.lag is not None else max(0, stream.length - stream.pending) for stream in stats.streams
     )
+    others = 0 if left is None else left.other_family + left.other_budget
+    return unread + max(0, stats.claimable - others)
 
 
 def verdict_block(found: explain.Explanation) -> dict[str, Any]:

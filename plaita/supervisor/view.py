@@ -85,8 +85,8 @@ class View:
         self._disk = disk
         self._pool = pool
         self._templates = templates
-        self._last_queue: QueueStats | None = None
-        self._seen_queue: QueueStats | None = None  # by the last heartbeat
+        self._last_queue: QueueStats | None = None  # renewed every other beat where there is a metrics port
+        self._seen_queue: QueueStats | None = None  # by the last heartbeat of the registry
         self._explained: Explanation | None = None
         self._turned = wall_ms()
 
@@ -110,14 +110,14 @@ class View:
 
     async def refresh_queue(self) -> None:
         """Look at the queue before a heartbeat, whose record tells of it."""
-        self._seen_queue = await self._asked(carriers.stats(self._keys))
+        self._seen_queue = await self._asked(carriers.stats(self._keys, self._config.claim_min_idle_ms))
 
     async def _asked_redis(self) -> tuple[QueueStats | None, LeftToOthers | None]:
         family, budget = self._ids["config_family"], self._ids["budget_generation"]
-        counts = self._asked(carriers.stats(self._keys))
+        counts = self._asked(carriers.stats(self._keys, self._config.claim_min_idle_ms))
         others = self._asked(carriers.left_to_others(self._keys, family, budget, self.admission.by_body))
         stats, left = await asyncio.gather(counts, others)
-        self._last_queue = stats if self._config.metrics_port else None  # else nobody renews it
+        self._last_queue = stats
         return stats, left
 
     async def _asked(self, call: Call[T]) -> T | None:
@@ -144,7 +144,7 @@ class View:
             free=pool.free,
             in_hand=life.carriers,
             template_ready=self._templates.current.can_spawn,
-            unread=report.unread(stats),
+            unclaimed=report.unclaimed(stats, left),
             other_family=None if left is None else left.other_family,
             other_budget=None if left is None else left.other_budget,
             generations=f"{ids['config_family']} {ids['budget_generation']}",
@@ -162,14 +162,15 @@ class View:
     async def explain(self) -> dict[str, Any]:
         """The answer to ``explain``: every gate, and what waits because of it."""
         found = self._explain(*await self._asked_redis())
-        return {**report.verdict_block(found), "gates": [report.gate_row(gate) for gate in found.gates]}
+        gates = [report.gate_row(gate) for gate in found.gates]
+        return {**report.verdict_block(found), "gates": gates, "stuck": self.stuck()}
 
     def answer(self) -> str:
         """One line for the service manager; asks Redis nothing."""
         return self._look().answer
 
     def _look(self) -> Explanation:
-        return self._explain(self._last_queue, None)
+        return self._explain(self._last_queue if self._config.metrics_port else self._seen_queue, None)
 
     async def watch(self) -> None:
         """Once a second: look, so that everything is dated. What a scrape must not ask Redis for itself is asked for it

@@ -151,7 +151,10 @@ def test_explain_puts_what_is_shut_first_with_the_advice() -> None:
         {"gate": "pause", "open": False, "since": None, "value": "paused", "limit": "", "waiting": None,
          "advice": "resume"},
     ]  # fmt: skip
-    lines = texts(explain_page({"verdict": "not serving", "answer": "NOT taking work: x", "gates": gates}, 120, NOW))
+    stuck = {"slot": 2, "execution_id": "e1", "flow_id": "f", "node_id": "n", "step_s": 754.0, "usual_s": 1.2,
+             "timeout_s": None}  # fmt: skip
+    answer = {"verdict": "not serving", "answer": "NOT taking work: x", "gates": gates, "stuck": [stuck]}
+    lines = texts(explain_page(answer, 120, NOW))
     assert lines == [
         "NOT taking work: x",
         "",
@@ -160,6 +163,7 @@ def test_explain_puts_what_is_shut_first_with_the_advice() -> None:
         "SHUT  pause  paused; how many carriers wait is not known",
         "             -> resume",
         "open  redis  connected; since 09:00:00 UTC (3 h)",
+        "STUCK  execution e1, flow f, at node n for 13 min in slot 2; usually 1.2 s; it has no timeout",
     ]
 
 

@@ -22,7 +22,7 @@ def gates(*shut: str) -> tuple[Gate, ...]:
 QUOTA = Gate("tenant quota", True, value="not full")
 EPOCH = Gate("tenant epoch", True, value="fits")
 WELL = Facts(
-    now=NOON, state="running", host=gates(), executors=4, ready=4, free=3, unread=0, other_family=0, other_budget=0,
+    now=NOON, state="running", host=gates(), executors=4, ready=4, free=3, unclaimed=0, other_family=0, other_budget=0,
     parts=(QUOTA, EPOCH), registered=True,
 )  # fmt: skip
 
@@ -49,9 +49,9 @@ def test_every_gate_has_a_row_and_a_well_host_has_no_advice() -> None:
          "7 carriers wait; shut too: disk, failover."),
         ({"host": gates("failover")}, "another Redis server may answer (failover value) since"),
         ({"host": gates("writes")}, "Redis takes no writes (writes value) since"),
-        ({"host": gates("disk"), "unread": 1},
+        ({"host": gates("disk"), "unclaimed": 1},
          "the disk is below its line (disk value) since 11:59:00 UTC; 1 carrier waits. Do"),
-        ({"host": gates("pause"), "unread": None}, "it is paused since 11:59:00 UTC. Do something about pause"),
+        ({"host": gates("pause"), "unclaimed": None}, "it is paused since 11:59:00 UTC. Do something about pause"),
         ({"host": gates("status"), "state": "draining", "in_hand": 2},
          "it is draining since 11:59:00 UTC; 2 executions are left. Do something about status"),
         ({"host": gates("status", "redis"), "state": "draining"}, "it is draining since 11:59:00 UTC; 7 carriers wait; "
@@ -68,14 +68,14 @@ def test_every_gate_has_a_row_and_a_well_host_has_no_advice() -> None:
     ],
 )  # fmt: skip
 def test_one_line_says_why_no_work_is_taken_and_what_to_do(changes: dict[str, object], answer: str) -> None:
-    found = explain(replace(WELL, **{"unread": 7, **changes}))  # type: ignore[arg-type]
+    found = explain(replace(WELL, **{"unclaimed": 7, **changes}))  # type: ignore[arg-type]
     assert (found.verdict, found.serving) == (Verdict.NOT, False)
     assert found.answer.startswith(f"NOT taking work: {answer}"), found.answer
 
 
 @pytest.mark.parametrize("name", HOST)
 def test_each_gate_of_the_host_keeps_all_work_away_and_counts_it(name: str) -> None:
-    found = explain(replace(WELL, host=gates(name), unread=5, state="draining" if name == "status" else "running"))
+    found = explain(replace(WELL, host=gates(name), unclaimed=5, state="draining" if name == "status" else "running"))
     assert (found.verdict, found.shut) == (Verdict.NOT, [name])
     assert (row(found, name).waiting, row(found, name).advice) == (5, ADVICE[name])
     assert {gate.waiting for gate in found.gates if gate.name != name} == {0}
@@ -83,9 +83,9 @@ def test_each_gate_of_the_host_keeps_all_work_away_and_counts_it(name: str) -> N
 
 
 def test_a_full_host_serves_and_says_since_when_it_is_full() -> None:
-    first = explain(replace(WELL, free=0, unread=9))
+    first = explain(replace(WELL, free=0, unclaimed=9))
     assert (first.verdict, first.shut) == (Verdict.SERVING, ["executors"])
-    later = explain(replace(WELL, free=0, unread=8, now=NOON + 61_000), first)
+    later = explain(replace(WELL, free=0, unclaimed=8, now=NOON + 61_000), first)
     assert row(later, "executors").since == NOON
     assert row(later, "executors").waiting == 8
     assert later.answer == (
