@@ -31,7 +31,7 @@ from plaita.store.carriers import Entry
 from plaita.store.executions import Row
 from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 from plaita.store.runner_async import AsyncRunner, RunnerState
-from plaita.supervisor import capacity, logs
+from plaita.supervisor import capacity, logs, rights
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.failover import Failover
@@ -189,9 +189,11 @@ class Host:
             if isinstance(answer, Value):
                 if answer.value.cluster_enabled:
                     raise InputError("the server is a Redis Cluster, which plaita does not run on")
+                if lacks := await rights.missing(self._runner, self._keys):
+                    raise InputError(lacks)
                 return
             if isinstance(answer, Unavailable) and answer.auth:
-                raise InputError(f"the server refuses the user or password ({answer.error})")
+                raise InputError(f"the server refuses us ({answer.error})")
             self._gate.set("redis", False, value=getattr(answer, "error", "") or "no answer")
             await asyncio.sleep(0.1)
 

@@ -145,7 +145,7 @@ class _Wire(Session):
         answer, drop = wire.understand(pending.call, reply)
         if drop:
             self._lane.leave(self, answer)
-        elif isinstance(answer, Unavailable) and not answer.auth:
+        elif isinstance(answer, Unavailable):
             self._lane.refuses(answer.error)
         pending.settle(answer)
 
@@ -372,7 +372,7 @@ class AsyncRunner:
     # -- told by the lanes -------------------------------------------------------------------------
 
     def refuses(self, error: str) -> None:
-        """The server is there and does not serve this call now (OOM, BUSY, MISCONF, NOREPLICAS)."""
+        """The server is there and does not serve this call now (OOM, BUSY, MISCONF, NOREPLICAS, NOPERM)."""
         if self._on_refusal is not None:
             self._on_refusal(error)
 

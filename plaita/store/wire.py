@@ -130,8 +130,8 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
         return Refused("wrong_type", error), False
     if code in _DROP or "max number of clients" in error:
         return Unavailable(error, auth=code in _AUTH), True
-    if code == "NOPERM":
-        return Unavailable(f"{call.name}: {error}", auth=True), False
+    if code == "NOPERM" or "ACL failure in script" in error:
+        return Unavailable(f"{call.name}: NOPERM {error.removeprefix(code).strip()}", auth=True), False
     if code in _KEEP:
         return Unavailable(error, auth=code in _AUTH), False
     return Refused("server_error", error), False

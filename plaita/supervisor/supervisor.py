@@ -26,7 +26,7 @@ from plaita.store import registry, server
 from plaita.store.call import Unavailable, Value
 from plaita.store.carriers import Entry
 from plaita.store.runner_async import RunnerState
-from plaita.supervisor import crash_points, logs
+from plaita.supervisor import crash_points, logs, rights
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.commands import Commands
 from plaita.supervisor.connection_log import ConnectionLog
@@ -472,9 +472,11 @@ class Supervisor:
                         "redis_url: the server is a Redis Cluster, which plaita does not run on; "
                         "split by --key-prefix over several single servers instead"
                     )
+                if lacks := await rights.missing(self._runner, self._keys):
+                    raise InputError(f"redis_url: {lacks}")
                 return
             if isinstance(answer, Unavailable) and answer.auth:
-                raise InputError(f"redis_url: the server refuses the user or password ({answer.error})")
+                raise InputError(f"redis_url: the server refuses us ({answer.error})")
             if told == 0 and self._config.registry:
                 self._registrar.failed(getattr(answer, "error", ""))
             if told % 20 == 0:

@@ -1,4 +1,5 @@
-"""A server that answers and takes no writes: full (OOM), busy with a script, unable to save, without its replicas.
+"""A server that answers and takes no writes: full (OOM), busy with a script, unable to save, without its replicas, or
+with a user whose rights were taken (NOPERM).
 
 Shuts the gate ``writes`` on the first such refusal and asks with a small write of its own until one is taken: what is
 taken from the queue meanwhile could not even be begun. Steps under way go on, and their answers are sent again by
@@ -17,7 +18,7 @@ from plaita.store import server
 from plaita.store.call import Value
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
-from plaita.supervisor import logs
+from plaita.supervisor import logs, rights
 from plaita.supervisor.gate import Gate
 
 HINTS = {
@@ -25,6 +26,7 @@ HINTS = {
     "BUSY": "somebody's script blocks the server: SCRIPT KILL, or wait",
     "MISCONF": "the server cannot save: look at its log and its disk",
     "NOREPLICAS": "too few replicas are connected: see min-replicas-to-write",
+    "NOPERM": f"the user of the Redis URL lacks a right: {rights.PAGE}",
 }
 
 
@@ -47,10 +49,13 @@ class WriteGuard:
         self._again = again
         self._background = background
         self._asking = False
+        self._denied = False
 
     def refused(self, error: str) -> None:
         """The server is up and refused a call with ``error``."""
-        self._gate.set("writes", False, value=error, hint=HINTS.get(error.partition(" ")[0], "see the server's log"))
+        self._denied = self._denied or "NOPERM" in error
+        hint = next((hint for code, hint in HINTS.items() if code in error), "see the server's log")
+        self._gate.set("writes", False, value=error, hint=hint)
         if self._asking:
             return
         self._asking = True
@@ -58,13 +63,17 @@ class WriteGuard:
         self._background(self._ask())
 
     async def _ask(self) -> None:
-        attempt = 0
+        attempt = 4 if self._denied else 0  # a missing right may show again at once: no more than one try a second
         while True:
             await asyncio.sleep(backoff_s(attempt, base=0.1, cap=1.0, jitter=random.random()))
             attempt += 1
-            if isinstance(await self._runner.run(server.write_probe(self._keys)), Value):
+            if isinstance(await self._runner.run(server.write_probe(self._keys)), Value) and await self._may():
                 break
-        self._asking = False
+        self._asking = self._denied = False
         self._gate.set("writes", True, value="taken")
         logs.info("redis.takes_writes", tries=attempt)
         self._again()
+
+    async def _may(self) -> bool:
+        """Where a right was missing: no right is any more. One small write that is allowed says nothing of that."""
+        return not self._denied or await rights.missing(self._runner, self._keys) == ""

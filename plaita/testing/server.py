@@ -8,6 +8,7 @@ import socket
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from plaita.store.call import Argument, Call
 from plaita.store.embedded import Embedded
@@ -30,7 +31,7 @@ class Server:
 
     @property
     def socket_path(self) -> str:
-        return self.url.removeprefix("unix://").partition("?")[0]
+        return unquote(self.url.removeprefix("unix://").partition("?")[0])
 
     @property
     def password(self) -> str:
