@@ -275,8 +275,8 @@ def _deaths(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
 def _labelled(label: str, text: str, width: int, style: str = "") -> list[Text]:
     lines = []
     for index, line in enumerate(wrapped(text, max(10, width - _LABEL - 1))):
-        made = Text(f"{label if index == 0 else '':<{_LABEL}} ", style="dim", no_wrap=True)
-        lines.append(made.append(line.plain, style=style or "not dim"))
+        made = Text(no_wrap=True).append(f"{label if index == 0 else '':<{_LABEL}} ", style="dim")
+        lines.append(made.append(line.plain, style=style))
     return lines
 
 

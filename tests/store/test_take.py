@@ -292,6 +292,19 @@ def test_stats(world):
     assert 0 <= found.oldest_pending_ms < 60_000
 
 
+def test_stats_count_what_is_pending_for_nobody(world):
+    for _ in range(3):
+        add(world)
+    add(world, "w")
+    taken = world.take(3).entries
+    assert world.do(carriers.stats(world.keys, 60_000)).claimable == 0
+    for entry in taken[:2]:
+        world.do(carriers.release(world.keys, "host1", entry.stream, entry.entry_id))
+    found = world.do(carriers.stats(world.keys, 60_000))
+    assert (found.claimable, sum(stream.pending for stream in found.streams)) == (2, 3)
+    assert world.do(carriers.stats(world.keys)).claimable == 0, "not asked for"
+
+
 def test_stats_of_a_stream_nobody_reads(world):
     add(world)
     assert world.do(carriers.stats(world.keys)).streams[0].lag == 1
