@@ -142,6 +142,8 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     left = sum(queue.get(name) or 0 for name in ("other_family", "other_budget"))
     if left:
         counts += f", {left} left to hosts of other generations"
+    if queue.get("denied_repo"):
+        counts += f", {queue['denied_repo']} left to hosts that do not deny their repository"
     lines = _labelled("queue", f"{one_line(queue.get('name'))} (group {one_line(queue.get('group'))})", width)
     lines += _labelled("", counts, width, "yellow" if queue.get("dlq_length") else "")
     connected = bool(redis.get("connected"))

@@ -337,21 +337,36 @@ class LeftToOthers:
 
     other_family: int
     other_budget: int
+    denied_repo: int
     complete: bool
 
 
-def left_to_others(keys: Keys, family: str, budget: str, by_body: Sequence[tuple[str, str]] = ()) -> Call[LeftToOthers]:
-    """What this host leaves pending for its generations' sake (ledger C3), among the oldest LOOKED_AT of each stream:
-    for ``status`` and ``explain``. ``by_body``: entries (``"q 1-0"``) that say so in their payload only, each behind
-    ``f`` or ``b`` for the family or the budget; they count while they are pending."""
+def left_to_others(
+    keys: Keys,
+    family: str,
+    budget: str,
+    denied_repos: Sequence[str] = (),
+    by_body: Sequence[tuple[str, str]] = (),
+) -> Call[LeftToOthers]:
+    """What this host leaves pending for its generations' sake (ledger C3), or for a repository that it denies (G6),
+    among the oldest LOOKED_AT of each stream: for ``status`` and ``explain``. ``by_body``: entries (``"q 1-0"``) that
+    say so in their payload only, each behind ``f``, ``b`` or ``r`` for family, budget or repository; they count while
+    they are pending."""
     return Call(
         "carriers.left_to_others",
         script("left_to_others"),
         (keys.queue, keys.wake),
-        (keys.group, family, budget, LOOKED_AT, *(f"{what} {entry}" for what, entry in by_body)),
+        (
+            keys.group,
+            family,
+            budget,
+            LOOKED_AT,
+            "\n".join(denied_repos),
+            *(f"{what} {entry}" for what, entry in by_body),
+        ),
         "writer",
         True,
-        lambda reply: LeftToOthers(int(reply[0]), int(reply[1]), reply[2] == 1),
+        lambda reply: LeftToOthers(int(reply[0]), int(reply[1]), int(reply[2]), reply[3] == 1),
     )
 
 

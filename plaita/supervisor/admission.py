@@ -59,7 +59,7 @@ class Admission:
         self._stats = stats
         self._affinity = affinity
         self._said = LogLimit(SAY_EVERY_MS)
-        self._others: dict[str, Fit] = {}
+        self._others: dict[str, Fit] = {}  # RUNS: its repository is denied
 
     @property
     def others(self) -> Iterable[str]:
@@ -68,9 +68,9 @@ class Admission:
 
     @property
     def by_body(self) -> list[tuple[str, str]]:
-        """Those of them that are of another family or budget, as ``carriers.left_to_others`` takes them."""
-        letters = {Fit.OTHER_FAMILY: "f", Fit.OTHER_BUDGET: "b"}
-        return [(letters[fit], entry) for entry, fit in self._others.items() if fit in letters]
+        """What each of them is, as ``carriers.left_to_others`` takes them."""
+        letters = {Fit.OTHER_FAMILY: "f", Fit.OTHER_BUDGET: "b", Fit.RUNS: "r"}
+        return [(letters[fit], entry) for entry, fit in self._others.items()]
 
     def too_old_after_ms(self, carrier: Carrier) -> int | None:
         """By the server's clock; None where nothing limits its age."""

@@ -59,7 +59,7 @@ def executor_rows(
 
 def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None = None) -> dict[str, Any]:
     """The ``queue`` object; counts are None while Redis cannot be asked. ``left``: what is pending for hosts of another
-    family or budget."""
+    family or budget, or that do not deny its repository."""
     streams = stats.streams if stats is not None else []
     lags = [stream.lag for stream in streams]
     oldest = None if stats is None else stats.oldest_pending_ms
@@ -76,6 +76,7 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
         "oldest_pending_s": None if oldest is None else round(oldest / 1000, 3),
         "other_family": left.other_family if left is not None else None,
         "other_budget": left.other_budget if left is not None else None,
+        "denied_repo": left.denied_repo if left is not None else None,
     }
 
 

@@ -115,7 +115,9 @@ class View:
     async def _asked_redis(self) -> tuple[QueueStats | None, LeftToOthers | None]:
         family, budget = self._ids["config_family"], self._ids["budget_generation"]
         counts = self._asked(carriers.stats(self._keys, self._config.claim_min_idle_ms))
-        others = self._asked(carriers.left_to_others(self._keys, family, budget, self.admission.by_body))
+        others = self._asked(
+            carriers.left_to_others(self._keys, family, budget, self._config.deny_repos, self.admission.by_body)
+        )
         stats, left = await asyncio.gather(counts, others)
         self._last_queue = stats
         return stats, left

@@ -94,6 +94,8 @@ def test_G6_what_every_host_denies_waits_and_is_told(world: World) -> None:
     execution = world.start("f", DENIED[0])
     until(lambda: denied(one) + denied(two) >= 3, "one of them met the one that says it beside its body")
     assert world.get(execution)["status"] == "pending"
+    for supervisor in (one, two):
+        supervisor.wait_status(lambda s: s["queue"]["denied_repo"] == 2, "status says how many wait")
     assert all("dispatch-repo-denied" in supervisor.text() for supervisor in (one, two))
     assert (one.stop(), two.stop()) == (0, 0)
     world.serving(**FLAGS, instance="three", environment=NO_PATHS)

@@ -1,11 +1,15 @@
--- How many of the pending entries are of another family or budget than ours, which this host leaves alone (ledger C3).
+-- How many of the pending entries are of another family or budget than ours, or for a repository that is denied here, and
+-- so left alone (ledger C3, G6).
 -- KEYS 1 queue, 2 wake. ARGV 1 group, 2 config family, 3 budget generation, 4 entries to look at, of each stream,
---      5.. 'f|b q|w id': entries whose body says that they are of another family or budget
--- ok: of another family, of another budget, all were looked at 0|1
+--      5 last names of repositories, a line each, 6.. 'f|b|r q|w id': entries whose body says that they are of another
+--      family or budget, or for such a repository
+-- ok: of another family, of another budget, for a denied repository, all were looked at 0|1
 -- include: generations
-local family, budget, all = 0, 0, 1
+-- include: repo
+local family, budget, repo, all = 0, 0, 0, 1
+local denied = denies(ARGV[5])
 local by_body = {}
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   by_body[ARGV[i]] = true
 end
 for i = 1, 2 do
@@ -25,8 +29,10 @@ for i = 1, 2 do
         family = family + 1
       elseif by_body['b' .. name] or of_another_budget(named, ARGV[3]) then
         budget = budget + 1
+      elseif by_body['r' .. name] or denied(named) then
+        repo = repo + 1
       end
     end
   end
 end
-return {'ok', family, budget, all}
+return {'ok', family, budget, repo, all}

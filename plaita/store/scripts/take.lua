@@ -7,6 +7,7 @@
 -- include: key_part
 -- include: lease
 -- include: generations
+-- include: repo
 local GROUP, CONSUMER, HOLDER, PREFIX, FAMILY, BUDGET = ARGV[1], ARGV[2], ARGV[5], ARGV[10], ARGV[11], ARGV[12]
 local ADOPT, PAGE = ARGV[6] == '1', tonumber(ARGV[7])
 local INSTANCE = string.match(HOLDER, '^(.*)/')
@@ -15,10 +16,7 @@ local in_hand, entries, ghosts, leased, more, other_family, other_budget = {}, {
 for i = 15, #ARGV do
   in_hand[ARGV[i]] = true
 end
-local denied = {}
-for name in string.gmatch(ARGV[14], '[^\n]+') do
-  denied[name] = true
-end
+local denied = denies(ARGV[14])
 
 local function pending(stream, from)
   local words = {'XPENDING', stream, GROUP}
@@ -59,11 +57,6 @@ local function is_leased(tenant, id)
   return value ~= false
 end
 
--- Of a path; the twin of policy/repos.py (ledger G6). From behind, so that its time is linear.
-local function last_name(repo)
-  return string.reverse(string.match(string.reverse(repo), '^/*([^/]*)'))
-end
-
 -- Claims one pending entry unless it must be left alone.
 local function reclaim(letter, stream, id, delivered)
   local body = redis.call('XRANGE', stream, id, id)
@@ -84,7 +77,7 @@ local function reclaim(letter, stream, id, delivered)
     other_budget = other_budget + 1
     return
   end
-  if named.repo and denied[last_name(named.repo)] then
+  if denied(named) then
     return
   end
   if is_leased(named.tenant_id, named.execution_id) then
