@@ -21,7 +21,7 @@ from plaita.cli import exits, status_view
 from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
 from plaita.cli.output import console, facts, note, page_console, print_json, table
 from plaita.clock import wall_ms
-from plaita.errors import ConfigError, InputError, PlaitaError, RefusedError
+from plaita.errors import ConfigError, InputError, PlaitaError, RefusedError, WaitTimeoutError
 from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
 from plaita.unix.prctl import set_dumpable
 from plaita.unix.processes import ensure_std_fds
@@ -390,8 +390,12 @@ def reload(
 
     Example: plaita-supervisor reload --wait
     """
-    limit = timeout if wait else DEFAULT_TIMEOUT_SECONDS
-    answer = _ask("reload", socket, instance, limit, wait=wait)
+    if not wait:
+        timeout = 0.0
+    answer = _ask("reload", socket, instance, timeout + DEFAULT_TIMEOUT_SECONDS, wait=wait, within=timeout)
+    unfinished = answer.get("unfinished")
+    if unfinished:
+        raise WaitTimeoutError(f"not done within {timeout:g} s: {unfinished}; it goes on")
     _tell(answer, "reloaded" if wait else "reloading", json_output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -62,8 +63,7 @@ class Commands:
 
     async def _drain(self, request: dict[str, Any]) -> dict[str, Any]:
         deadline = request.get("deadline")
-        is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
-        if deadline is not None and not (is_number and 0 <= deadline <= DEADLINE_MAX_S):
+        if deadline is not None and not _is_seconds(deadline):
             return _refused(f"deadline: {deadline!r} is not a number of seconds from 0 to {DEADLINE_MAX_S}")
         if deadline is not None:
             self._draining.ask_for(float(deadline))
@@ -87,12 +87,23 @@ class Commands:
         return {"ok": True, "status": self._life.state.value, "paused": False}
 
     async def _on_reload(self, request: dict[str, Any]) -> dict[str, Any]:
-        reason = self._reload.ask()
+        within = request.get("within", DEADLINE_MAX_S)
+        if not _is_seconds(within):
+            return _refused(f"within: {within!r} is not a number of seconds from 0 to {DEADLINE_MAX_S}")
+        reason, unfinished = self._reload.ask(), ""
         if not reason and request.get("wait"):
-            reason = await self._reload.wait()
+            try:
+                reason = await asyncio.wait_for(self._reload.wait(), within)
+            except TimeoutError:
+                unfinished = self._reload.unfinished
         if reason:
             return _refused(reason)
-        return {"ok": True, "status": self._life.state.value, **self._reload.answer()}
+        answer = {"ok": True, "status": self._life.state.value, **self._reload.answer()}
+        return {**answer, "unfinished": unfinished} if unfinished else answer
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= DEADLINE_MAX_S
 
 
 def _refused(why: str) -> dict[str, Any]:

@@ -122,7 +122,12 @@ class Pool:
     @property
     def old(self) -> int:
         """How many executors a reload has still to replace."""
-        return sum(self._renewal.is_old(executor) for executor in self.executors)
+        return len(self.old_ones)
+
+    @property
+    def old_ones(self) -> list[Executor]:
+        """Those executors."""
+        return [executor for executor in self.executors if self._renewal.is_old(executor)]
 
     @property
     def all_new(self) -> bool:

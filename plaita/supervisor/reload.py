@@ -95,6 +95,14 @@ class Reload:
         module = coming.importing if coming is not None else ""
         return f"the new template imports {module}" if module else "the new template starts"
 
+    @property
+    def unfinished(self) -> str:
+        """What somebody who does not wait any longer is told."""
+        if self._phase is Phase.IMPORTING:
+            return self.words
+        slots = ", ".join(str(executor.slot) for executor in self._pool.old_ones)
+        return f"executors not replaced yet, by slot: {slots or 'none'}"
+
     def block(self) -> dict[str, Any]:
         """For ``status``: the last reload."""
         return {

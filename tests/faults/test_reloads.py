@@ -166,6 +166,11 @@ def test_a_step_in_flight_ends_with_the_old_code_and_the_next_one_runs_the_new(w
     _plug_in(world, "new")
     supervisor.ask("reload")
     supervisor.wait_status(lambda s: s["reload"]["phase"] == "replacing", "the new template")
+    command = [sys.executable, "-m", "plaita.cli.supervisor", "reload", "--wait", "--timeout", "1"]
+    done = subprocess.run([*command, "--socket", supervisor.socket], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 4
+    assert "not done within 1 s" in done.stderr
+    supervisor.wait_status(lambda s: s["reload"]["phase"] == "replacing", "the template of that one")
     assert (supervisor.status() or {})["reload"]["left"] == 1
     (world.folder / "step").touch()
     row = world.wait(execution)
