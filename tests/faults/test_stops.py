@@ -15,7 +15,7 @@ from hosts import SupervisorProcess, World, alive, until
 
 from plaita.store import registry
 from plaita.supervisor.identity import registry_status
-from plaita.testing.proxy import Proxy
+from plaita.testing.proxy import Proxy, Rule
 
 PATIENT = {"lease_ttl_seconds": 600, "claim_min_idle_ms": 600_000, "preload": "trouble"}
 
@@ -144,6 +144,26 @@ def test_R2_a_step_that_hears_nothing_ends_with_its_whole_family(world: World, h
     assert world.row(execution).control["lost"] == "1"  # of the step that runs now: the drain cost nothing
     world.client.cancel(execution)
     assert world.wait(execution)["status"] == "cancelled"
+
+
+def test_R4_no_step_starts_when_a_stop_comes_while_its_context_is_loaded(
+    world: World, proxy: Proxy, serve: Serve
+) -> None:
+    file = _steps(world, 0.2)
+    first = world.serving(**PATIENT, executors=1)
+    execution = world.start("f")
+    first.busy("a")
+    assert first.stop() == 0
+    loading = proxy.add(Rule("HMGET", "delay_reply", seconds=2.0))
+    second = serve(instance="two", executors=1, drain_timeout=600)
+    until(lambda: loading.done, "a context that is asked for")
+    second.signal(signal.SIGTERM)
+    assert second.wait_exit() == 0
+    assert [line[1] for line in _lines(file)] == ["a"]
+    assert _receipts(second) == [{"finished": 0, "handed_on": 1, "killed": 0, "left": 0}]
+    world.serving(**PATIENT, instance="three")
+    assert world.wait(execution)["status"] == "completed"
+    assert [(line[1], line[2]) for line in _lines(file)] == [("a", "1"), ("b", "1")]
 
 
 def test_R2_what_waits_for_a_retry_is_nobodys_when_the_host_leaves(world: World) -> None:
