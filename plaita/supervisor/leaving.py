@@ -80,6 +80,9 @@ class Leaving:
         """``consuming`` is the consumer's task, if it ever began. ``children()`` are the living processes of ours;
         ``stay()`` those that go on without us. ``silent``: Redis did not answer when the drain gave up."""
         self._patience_s = SILENT_REDIS_S if silent else REDIS_S
+        self._pool.close()
+        self._pool.kill_all()  # nothing is in hand any more; they end while Redis is told
+        self._templates.stop()
         if consuming is not None:
             consuming.cancel()
             if self._redis:
@@ -93,9 +96,7 @@ class Leaving:
             # reads or claims under it: each of those would make the name anew.
             self._runner.drop("reader")
             await self._ask(self._runner.run(carriers.leave(self._keys, self._consumer_name)))
-        self._pool.close()
-        self._pool.kill_all()
-        await self._end_templates(children, stay)
+        await self._last_child(children, stay)
         self._temporary.close()
 
     @property
@@ -119,8 +120,7 @@ class Leaving:
         await self._consumer.finish()
         await asyncio.gather(*self._awaited)
 
-    async def _end_templates(self, children: Callable[[], set[int]], stay: Callable[[], set[int]]) -> None:
-        self._templates.stop()
+    async def _last_child(self, children: Callable[[], set[int]], stay: Callable[[], set[int]]) -> None:
         deadline = self._loop.time() + CHILDREN_S
         while children() - stay() and self._loop.time() < deadline:
             self._reaping.reap()

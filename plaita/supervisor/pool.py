@@ -29,7 +29,7 @@ from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
 from plaita.supervisor.temporary import TemporaryFolders
 from plaita.supervisor.usual import UsualLengths
-from plaita.unix.processes import kill_session, rss_kib
+from plaita.unix.processes import kill_session, kill_sessions, rss_kib
 from plaita.unix.reaper import Exit, unknown_exit
 
 SPAWN_DEADLINE_S = 15.0
@@ -146,8 +146,8 @@ class Pool:
     def kill_all(self) -> None:
         """SIGKILL to every executor's session, whatever it is doing: the last act before leaving."""
         for executor in self.executors:
-            if executor.state is not Slot.GONE:
-                self.end_session(executor)
+            self._signal(executor, signal.SIGKILL)
+        kill_sessions(self.known_pids())
 
     # -- asking for executors -------------------------------------------------------------------
 
@@ -454,7 +454,8 @@ class Pool:
         for reader in executor.outputs:
             reader.close()
         if executor.pid is not None:
-            kill_session(executor.pid)  # what it started and did not take along
+            if not self._closing:  # then all sessions were ended at once
+                kill_session(executor.pid)  # what it started and did not take along
             self.births.template.forget(executor.pid)
         if executor.pidfd is not None:
             self._loop.remove_reader(executor.pidfd)

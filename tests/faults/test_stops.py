@@ -199,7 +199,8 @@ def test_a_step_that_leaves_by_itself_during_a_stop_is_no_interrupted_one(world:
     supervisor.busy("a")
     supervisor.signal(signal.SIGTERM)
     supervisor.wait_status(lambda s: s["status"] == "draining", "draining")
-    (world.folder / "late.what").write_text(what)
+    (world.folder / "new").write_text(what)
+    (world.folder / "new").rename(world.folder / "late.what")
     assert supervisor.wait_exit() == 0
     row = world.get(execution)
     assert row["status"] == "error"
