@@ -54,7 +54,7 @@ def supervisors(given: str | None, environ: Mapping[str, str]) -> list[host.Supe
             told = str(error).removeprefix(f"socket {path}: ")
             found.append(host.Supervisor(path, error=told, barred=not os.access(path, os.R_OK | os.W_OK)))
         else:
-            found.append(host.Supervisor(path, status))
+            found.append(host.Supervisor(path, status, limits=_limits_of(status)))
     return found
 
 
@@ -73,9 +73,7 @@ def look(
     return host.HostFacts(
         disks=disks(wanted.config, there),
         supervisors=there,
-        executors=max([_executors(wanted.config), *(_executors_of(one.status) for one in there)]),
-        open_files=looking.open_files(),
-        processes=looking.processes(),
+        shell=host.Limits(_executors(wanted.config), looking.open_files(), looking.processes()),
         memory_total=None if memory is None else memory[0],
         memory_available=None if memory is None else memory[1],
         swapped_in=rate,
@@ -89,9 +87,13 @@ def _executors(config: SupervisorConfig | None) -> int:
     return len(os.sched_getaffinity(0)) if config is None else config.executors
 
 
-def _executors_of(status: Mapping[str, Any] | None) -> int:
-    rows = (status or {}).get("executors")
-    return len(rows) if isinstance(rows, list) else 0
+def _limits_of(status: Mapping[str, Any]) -> host.Limits | None:
+    pid, rows = status.get("pid"), status.get("executors")
+    found = looking.limits_of(pid) if isinstance(pid, int) else None
+    if found is None or not isinstance(pid, int):
+        return None
+    executors = len(rows) if isinstance(rows, list) else 1
+    return host.Limits(executors, found[0], found[1], looking.descriptors_of(pid))
 
 
 def disks(config: SupervisorConfig | None, there: Sequence[host.Supervisor]) -> list[host.Disk]:

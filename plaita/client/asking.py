@@ -31,6 +31,7 @@ class Asking:
     def __init__(self, runner: LookingRunner) -> None:
         self._runner = runner
         self.calls = 0
+        self.refused: list[str] = []  # what the server said of each right that lacks
 
     def ask(self, call: Call[T]) -> T | None:
         answer = self._runner.run(call)
@@ -40,7 +41,10 @@ class Asking:
         if isinstance(answer, Value):
             value: T = answer.value
             return value
-        if isinstance(answer, Refused) or (isinstance(answer, Unavailable) and _no_right(answer)):
+        if isinstance(answer, Unavailable) and _no_right(answer):
+            self.refused.append(answer.error)
+            return None
+        if isinstance(answer, Refused):
             return None
         raise LostError(answer.error, isinstance(answer, Unavailable) and answer.auth)
 

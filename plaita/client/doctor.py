@@ -86,6 +86,8 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
         seen.findings.append(reachable.unreachable(str(error), settings.shown, auth=error.auth))
     else:
         seen.findings.insert(0, reachable.reached(settings.shown))
+        if facts.denied is None:  # nobody could say what lacks: some of it was met
+            seen.findings += server.refused(facts.user, asking.refused)
     seen.calls = asking.calls
     return seen
 

@@ -45,6 +45,28 @@ def processes() -> int | None:
     return limit(resource.RLIMIT_NPROC)
 
 
+def limits_of(pid: int) -> tuple[int | None, int | None] | None:
+    """(open files, processes): soft limits of another process, each None for no limit; None where unreadable."""
+    said = _read(f"/proc/{pid}/limits")
+    if said is None:
+        return None
+    found: dict[str, int | None] = {}
+    for line in said.splitlines():
+        for name in ("Max open files", "Max processes"):
+            if line.startswith(name):
+                soft = line.removeprefix(name).split()[0]
+                found[name] = int(soft) if soft.isdigit() else None
+    return found.get("Max open files"), found.get("Max processes")
+
+
+def descriptors_of(pid: int) -> int | None:
+    """How many it has open; None where that may not be read."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
 def memory() -> tuple[int, int] | None:
     """(total, available) in bytes."""
     found = _numbers("/proc/meminfo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from plaita.policy.doctor import Severity, host, units, worst
 from plaita.policy.doctor.finding import note, ordered, span
 from plaita.policy.doctor.finding import warning as a_warning
-from plaita.policy.doctor.host import Disk, HostFacts, Supervisor
+from plaita.policy.doctor.host import Disk, HostFacts, Limits, Supervisor
 from plaita.policy.doctor.units import UnitFacts
 from plaita.unix import limits
 
@@ -31,9 +32,7 @@ ROOM = Disk("/data", "the disk", 50 * GIB, 100 * GIB, 900, 1000)
 HEALTHY = HostFacts(
     disks=(ROOM,),
     supervisors=(Supervisor("/s", STATUS),),
-    executors=8,
-    open_files=1024,
-    processes=None,
+    shell=Limits(8, 1024, None),
     memory_total=1000,
     memory_available=500,
     swapped_in=0.0,
@@ -69,11 +68,15 @@ TABLE = [
     ("host.inodes", {"disks": (replace(ROOM, free_inodes=49),)}, "warning"),
     ("host.inodes", {"disks": (replace(ROOM, free_inodes=9),)}, "error"),
     ("host.inodes", {"disks": (replace(ROOM, free_inodes=0, total_inodes=0),)}, None),
-    ("host.open_files", {"open_files": 112}, "ok"),
-    ("host.open_files", {"open_files": 111}, "warning"),
-    ("host.open_files", {"open_files": None}, "ok"),
-    ("host.processes", {"processes": 56}, "ok"),
-    ("host.processes", {"processes": 55}, "warning"),
+    ("host.open_files", {"shell": Limits(8, 112)}, "ok"),
+    ("host.open_files", {"shell": Limits(8, 111)}, "warning"),
+    ("host.open_files", {"shell": Limits(8, None)}, "ok"),
+    ("host.processes", {"shell": Limits(8, None, 56)}, "ok"),
+    ("host.processes", {"shell": Limits(8, None, 55)}, "warning"),
+    # those of a supervisor that runs stand above this shell's
+    ("host.open_files", {"shell": Limits(8, 1), "supervisors": (Supervisor("", STATUS, limits=Limits(8, 112)),)}, "ok"),
+    ("host.descriptors", {"supervisors": (Supervisor("/s", STATUS, limits=Limits(1, 100, None, 90)),)}, None),
+    ("host.descriptors", {"supervisors": (Supervisor("/s", STATUS, limits=Limits(1, 100, None, 91)),)}, "error"),
     ("host.memory", {"memory_available": 100}, "ok"),
     ("host.memory", {"memory_available": 99}, "warning"),
     ("host.memory", {"memory_available": 49}, "error"),
@@ -200,12 +203,30 @@ def of_unit(changes: dict[str, str], check: str, drain_s: float = 30.0) -> str |
         ("host.unit_stop_timeout", {"TimeoutStopUSec": "40s"}, None),
         ("host.unit_stop_timeout", {"TimeoutStopUSec": "39s"}, "warning"),
         ("host.unit_stop_timeout", {"TimeoutStopUSec": "infinity"}, None),
+        ("host.unit_memory", {"MemoryCurrent": "90", "MemoryMax": "100"}, None),
+        ("host.unit_memory", {"MemoryCurrent": "91", "MemoryMax": "100"}, "warning"),
+        ("host.unit_memory", {"MemoryCurrent": "91", "MemoryMax": "infinity"}, None),
+        ("host.unit_memory", {"MemoryCurrent": "[not set]", "MemoryMax": "100"}, None),
+        ("host.unit_tasks", {"TasksCurrent": "91", "TasksMax": "100"}, "warning"),
         ("host.unit_restart_prevent", {"RestartPreventExitStatus": ""}, "warning"),
         ("host.unit_restart_prevent", {"RestartPreventExitStatus": "2 78"}, None),
     ],
 )
 def test_a_unit(check: str, changes: dict[str, str], wanted: str | None) -> None:
     assert of_unit(changes, check) == wanted
+
+
+@pytest.mark.parametrize("name", ["plaita-supervisor.service", "plaita-supervisor@.service"])
+def test_the_units_we_ship_are_right(name: str) -> None:
+    text = (Path(__file__).parents[2] / "systemd" / name).read_text()
+    said = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    unit = {key: said[key] for key in ("Type", "KillMode", "OOMPolicy", "RestartPreventExitStatus")}
+    unit |= {
+        "ActiveState": "active",
+        "WatchdogUSec": f"{said['WatchdogSec']}s",
+        "TimeoutStopUSec": f"{said['TimeoutStopSec']}s",
+    }
+    assert [one for one in units.judge(UnitFacts([unit], 30.0, 5.0)) if one.severity is not Severity.OK] == []
 
 
 def test_a_longer_drain_wants_a_longer_stop() -> None:

@@ -183,6 +183,15 @@ def test_who_may_not_look_gets_notes() -> None:
     assert "+config|get" in told.action
 
 
+def test_rights_that_only_a_refusal_tells() -> None:
+    told = ["looking.stream: NOPERM ... the 'xlen' command", "looking.setting: NOPERM ... the 'config|get' command"]
+    [found] = server.refused("weak", told)
+    assert (found.check, found.severity.value) == ("redis.acl", "error")
+    assert "xlen" in found.value
+    assert "config" not in found.value
+    assert server.refused("weak", told[1:]) == []
+
+
 def test_a_failed_write_says_whether_the_server_refuses_work() -> None:
     def why(check: str, info: dict[str, str], config: dict[str, str]) -> str:
         return next(one.why for one in server.judge(facts(info, config)) if one.check == check)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 import plaita
+from plaita.policy.doctor.server import RULES
 from plaita.store import delayed, looking, permissions, registry, tenants
 from plaita.store.call import Call, Unavailable
 from plaita.store.keys import Keys
@@ -156,6 +157,14 @@ def test_the_default_user_may_all_and_every_command_is_well_formed(world: Any, e
     assert told is not None
     assert told.patterns == ["plaita:*"]
     assert {"info", "scan", "time", "client|unblock"} == set(told.commands)
+
+
+def test_the_rules_that_are_advised_are_enough(world: Any) -> None:
+    rules = [f"~{pattern}" for pattern in permissions.patterns(world.keys)] + RULES.split(" ")
+    world.raw("ACL", "SETUSER", "advised", "on", ">pw", "-@all", *rules)
+    with as_user(world.server, "advised") as runner:
+        assert runner.do(permissions.denied(world.keys)) == permissions.Denied([], [])
+        assert runner.do(looking.stream(world.keys, "q")).kind == "none"
 
 
 def test_a_right_that_lacks_is_named(world: Any) -> None:

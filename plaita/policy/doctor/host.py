@@ -17,6 +17,7 @@ MEMORY_ERROR = 0.05
 SWAP_PAGES_A_SECOND = 100
 DESCRIPTORS_PER_EXECUTOR, DESCRIPTORS_BESIDE = 6, 64  # the twin of unix/limits.py, which a test holds this to
 PROCESSES_PER_EXECUTOR, PROCESSES_BESIDE = 3, 32
+DESCRIPTORS_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +36,39 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Soft limits, None for no limit; ``descriptors``: open now, None where unknown. ``executors`` of that process, or
+    of one that would be started."""
+
+    executors: int
+    open_files: int | None = None
+    processes: int | None = None
+    descriptors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Supervisor:
     """One that listens here: its ``status`` answer, or the ``error`` of asking. ``barred``: this user may not connect;
-    ``gone``: the socket is there and nobody listens."""
+    ``gone``: the socket is there and nobody listens. ``limits``: of its process, None where they cannot be read."""
 
     socket: str
     status: Mapping[str, Any] | None = None
     error: str = ""
     barred: bool = False
     gone: bool = False
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """``open_files``, ``processes``: soft limits of this shell, None for no limit. Memory in bytes, None unknown.
+    """``shell``: limits of this shell, which one started here would have. Memory in bytes, None unknown.
     ``swapped_in``: pages a second while we looked. ``clock_synchronised``: None where the kernel does not tell;
     ``clock_error_s``: its own bound; ``server_agrees``: Redis has the same time. ``config_faults``: why a supervisor
     started from here would refuse."""
 
     disks: Sequence[Disk] = ()
     supervisors: Sequence[Supervisor] = ()
-    executors: int = 1
-    open_files: int | None = None
-    processes: int | None = None
+    shell: Limits = Limits(1)
     memory_total: int | None = None
     memory_available: int | None = None
     swapped_in: float | None = None
@@ -119,24 +130,49 @@ def _inodes(disk: Disk) -> Iterable[Finding]:
 
 
 def limits(facts: HostFacts) -> Iterable[Finding]:
+    """Of each supervisor that runs here; of this shell where none tells."""
+    known = [(_name(one), one.limits) for one in facts.supervisors if one.limits is not None]
+    for who, found in known or [("this shell", facts.shell)]:
+        yield from _limits(who, found)
+
+
+def _limits(who: str, found: Limits) -> Iterable[Finding]:
     for check, flag, unit, limit, wanted in (
-        ("host.open_files", "-n", "LimitNOFILE", facts.open_files,
-         facts.executors * DESCRIPTORS_PER_EXECUTOR + DESCRIPTORS_BESIDE),
-        ("host.processes", "-u", "LimitNPROC", facts.processes,
-         facts.executors * PROCESSES_PER_EXECUTOR + PROCESSES_BESIDE),
-    ):  # fmt: skip
+        (
+            "host.open_files",
+            "-n",
+            "LimitNOFILE",
+            found.open_files,
+            found.executors * DESCRIPTORS_PER_EXECUTOR + DESCRIPTORS_BESIDE,
+        ),
+        (
+            "host.processes",
+            "-u",
+            "LimitNPROC",
+            found.processes,
+            found.executors * PROCESSES_PER_EXECUTOR + PROCESSES_BESIDE,
+        ),
+    ):
         shown = "unlimited" if limit is None else str(limit)
-        value, right = f"ulimit {flag} {shown}, {plural(facts.executors, 'executor')}", f"{wanted} or more"
+        value, right = f"{who}: ulimit {flag} {shown}, {plural(found.executors, 'executor')}", f"{wanted} or more"
         if limit is not None and limit < wanted:
             yield warning(
                 check,
                 value,
                 right,
-                "a supervisor started from this shell cannot keep its executors alive: forks and opens fail",
-                f"ulimit {flag} {wanted * 2}, or {unit}={wanted * 2} in the unit (systemctl edit plaita-supervisor)",
+                "forks and opens fail: an executor that ends cannot be replaced",
+                f"{unit}={wanted * 2} in the unit (systemctl edit plaita-supervisor), or ulimit {flag} {wanted * 2}",
             )
         else:
             yield fine(check, value, right)
+    if found.descriptors is not None and found.open_files and found.descriptors > DESCRIPTORS_FULL * found.open_files:
+        yield error(
+            "host.descriptors",
+            f"{who}: {found.descriptors} of {found.open_files} open files",
+            f"below {DESCRIPTORS_FULL:.0%}",
+            "at the limit it can neither connect nor start an executor",
+            "ls -l /proc/PID/fd shows which; raise LimitNOFILE, and restart it on the way",
+        )
 
 
 def memory(facts: HostFacts) -> Iterable[Finding]:
@@ -311,6 +347,10 @@ def _usual(stuck: Mapping[str, Any]) -> str:
     if stuck.get("timeout_s") is not None:
         return f"at most {span(_number(stuck['timeout_s']))}, its limit"
     return f"about {span(_number(stuck.get('usual_s')))}, as usual"
+
+
+def _name(one: Supervisor) -> str:
+    return str((one.status or {}).get("instance_id", one.socket))
 
 
 def _part(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -48,6 +48,10 @@ _SAID = {
         "it reads its files after a start and serves nobody until it is through",
         "wait: redis-cli INFO persistence tells how far it is; supervisors go on by themselves",
     ),
+    "CLUSTERDOWN": (
+        "it is a node of a Redis Cluster, where plaita does not run",
+        "use a server that is no cluster; to split the load, give each of several servers its own --key-prefix",
+    ),
     "MASTERDOWN": (
         "a replica that has lost its primary and may not serve old data",
         "give supervisors the primary, or make this one the primary: redis-cli REPLICAOF NO ONE",

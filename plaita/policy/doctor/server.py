@@ -6,12 +6,13 @@ Read from INFO and CONFIG as they come, so that a field an older or newer server
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from plaita.policy.doctor import server_load
 from plaita.policy.doctor.finding import Finding, error, fine, not_allowed, note, plural, warning
 from plaita.policy.doctor.server_facts import ServerFacts, product, whole
 
+RULES = "+@read +@write +@connection +eval +evalsha +info +time"  # all that plaita needs, beside its keys
 OLDEST = (6, 2)  # XPENDING ... IDLE, by which carriers are reclaimed
 WITH_LAG = (7, 0)  # XINFO GROUPS says how much has not been read
 LAG_WARNING_S = 10
@@ -237,6 +238,23 @@ def rights(facts: ServerFacts) -> Iterable[Finding]:
         yield fine("redis.acl", f"user {user} may do all that plaita needs")
     if facts.config is None and facts.info is not None:
         yield not_allowed("redis.config", "CONFIG GET", _allow(facts, "+config|get"))
+
+
+def refused(user: str, errors: Sequence[str]) -> list[Finding]:
+    """What lacks, by what the server said, where it could not be asked beforehand (Redis 6.2). What only the doctor
+    asks is left out."""
+    lacks = [one for one in errors if not any(word in one.lower() for word in ("'config", "'acl", "config|", "acl|"))]
+    if not lacks:
+        return []
+    return [
+        error(
+            "redis.acl",
+            f"user {user or '(unknown)'} was refused: {'; '.join(dict.fromkeys(lacks[:3]))}",
+            "all commands that plaita uses, on its own keys",
+            "calls and scripts that need them fail (NOPERM)",
+            f"as an administrator: redis-cli ACL SETUSER {user or 'USER'} {RULES}, and the patterns of plaita's keys",
+        )
+    ]
 
 
 def _allow(facts: ServerFacts, *rules: str) -> str:

@@ -11,7 +11,9 @@ from plaita.policy.doctor.finding import Finding, error, fine, note, span, warni
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "Type", "KillMode", "OOMPolicy", "WatchdogUSec",
     "TimeoutStopUSec", "RestartPreventExitStatus", "NRestarts", "ExecMainStatus", "UnitFileState",
+    "MemoryCurrent", "MemoryMax", "TasksCurrent", "TasksMax",
 )  # fmt: skip
+FULL = 0.9  # of a limit of the unit
 STOP_RESERVE_S = 5.0  # between the last kill and systemd's own
 _CONFIGURATION = "78"
 _UNITS = {
@@ -107,6 +109,27 @@ def _judge(unit: Mapping[str, str], facts: UnitFacts) -> Iterable[Finding]:
             f"journalctl -u {name} -n 200 | grep -i -e exit -e kill",
         )
     yield from _settings(unit, facts, before, edit)
+    for check, used, limit, what, why in (
+        (
+            "host.unit_memory",
+            "MemoryCurrent",
+            "MemoryMax",
+            "bytes",
+            "beyond it the kernel kills an executor in mid-step",
+        ),
+        (
+            "host.unit_tasks",
+            "TasksCurrent",
+            "TasksMax",
+            "tasks",
+            "beyond it no executor can be started, nor what it starts",
+        ),
+    ):
+        now, most = unit.get(used, ""), unit.get(limit, "")
+        if now.isdigit() and most.isdigit() and int(now) > FULL * int(most):
+            yield warning(
+                check, f"{before}{now} of {most} {what}", f"below {FULL:.0%} of {limit}", why, f"raise {limit}: {edit}"
+            )
 
 
 def _settings(unit: Mapping[str, str], facts: UnitFacts, before: str, edit: str) -> Iterable[Finding]:
