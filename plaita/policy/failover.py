@@ -6,7 +6,23 @@ here, or an older holder's is back. What differs is not ours any more: killed an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a server said of itself. ``up_s``: whole seconds since its process began."""
+
+    replication_id: str
+    run_id: str
+    up_s: int
+
+
+class Change(Enum):
+    SAME = "the same server"
+    RESTARTED = "the same server, started again"
+    ANOTHER = "another server, or another history"
 
 
 class Verdict(Enum):
@@ -14,10 +30,21 @@ class Verdict(Enum):
     DROP = "kill and drop"
 
 
-def must_check(known: str, seen: str) -> bool:
-    """Another replication id than the one known: another server answers, or it has lost its history. An empty id (a
-    server that names none, or none seen yet) says nothing."""
-    return bool(known) and bool(seen) and known != seen
+def change(known: Known | None, seen: Known, since_s: float) -> Change:
+    """What another replication id than the known one means: a server takes a new one when it starts and when it is
+    promoted. ``since_s``: how long ago the known one was last seen.
+
+    Whatever it is, all that is held must be checked: a restarted server has lost what it had not saved. But where
+    nothing was lost, a process that began after the other was last seen is no failover: a replica that is promoted was
+    there before. An empty id (a server that names none, or none seen yet) says nothing.
+    """
+    if known is None or not known.replication_id or not seen.replication_id:
+        return Change.SAME
+    if known.replication_id == seen.replication_id:
+        return Change.SAME
+    if known.run_id == seen.run_id or seen.up_s > since_s:
+        return Change.ANOTHER  # of one process: it was a replica in between
+    return Change.RESTARTED
 
 
 def judge(*, token: str, fence: str, generation: str, lease_token: str | None) -> Verdict:

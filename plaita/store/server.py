@@ -55,20 +55,28 @@ def now_ms(keys: Keys) -> Call[int]:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """Whose history the server has: ``replication_id`` changes on a failover, and on a restart (DECISIONS 11)."""
+    """Whose history the server has: ``replication_id`` changes on a failover, and on a restart (DECISIONS 11);
+    ``run_id`` on a restart only. ``up_s``: seconds since then."""
 
     replication_id: str
     role: str
+    run_id: str
+    up_s: int
 
 
 def replication(keys: Keys, lane: Lane) -> Call[Replication]:
-    """A small part of INFO, asked on a lane: the lanes of a name that moved may lead to different servers."""
+    """From INFO, asked on a lane: the lanes of a name that moved may lead to different servers."""
 
     def parse(reply: bytes) -> Replication:
         facts = dict(line.partition(":")[::2] for line in text(reply).splitlines())
-        return Replication(facts.get("master_replid", ""), facts.get("role", ""))
+        return Replication(
+            facts.get("master_replid", ""),
+            facts.get("role", ""),
+            facts.get("run_id", ""),
+            int(facts.get("uptime_in_seconds", 0)),
+        )
 
-    return Call("server.replication", None, (), ("INFO", "replication"), lane, True, parse)
+    return Call("server.replication", None, (), ("INFO",), lane, True, parse)
 
 
 def ping(keys: Keys, lane: Lane = "writer") -> Call[bool]:

@@ -10,8 +10,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
+from plaita.clock import boot_ms
 from plaita.policy import failover
 from plaita.policy.backoff import backoff_s
+from plaita.policy.failover import Change, Known
 from plaita.store import leases, server
 from plaita.store.call import Lane, Value
 from plaita.store.keys import Keys
@@ -44,7 +46,8 @@ class Failover:
         self._stats = stats
         self._held = held
         self._drop = drop
-        self._known = ""
+        self._known: Known | None = None
+        self._known_at = 0  # boot clock, ms: when it was last seen
         self._look = asyncio.Event()
         self._differs = False
         self._reconnected = False
@@ -84,33 +87,57 @@ class Failover:
                 self._look.set()
                 await asyncio.sleep(0.2)
             return  # the gate ``redis`` is shut, and a new connection brings us here again
-        seen = answer.value.replication_id
-        if differs or failover.must_check(self._known, seen):
-            self._gate.set("failover", False, value="another server answers: what is held here is being checked")
-            logs.error("failover.seen", was=self._known, now=seen, role=answer.value.role, token_differs=differs)
-            self._stats.add("failovers")
-            await self._check()
-        self._known = seen or self._known
-        self._gate.set("failover", True, value=f"replication id {self._known or 'unknown'}")
+        there = answer.value
+        seen = Known(there.replication_id, there.run_id, there.up_s)
+        change = failover.change(self._known, seen, (boot_ms() - self._known_at) / 1000)
+        if differs or change is not Change.SAME:
+            await self._changed(change, seen, there.role, differs)
+        if seen.replication_id:
+            self._known = seen
+        self._known_at = boot_ms()
+        known = self._known.replication_id if self._known is not None else "unknown"
+        self._gate.set("failover", True, value=f"replication id {known}")
 
-    async def _check(self) -> None:
+    async def _changed(self, change: Change, seen: Known, role: str, differs: bool) -> None:
+        """Check all that is held. A restart after which nothing differs is worth a word, a failover a loud one."""
+        was = self._known.replication_id if self._known is not None else ""
+        facts = {"was": was, "now": seen.replication_id, "role": role, "token_differs": differs}
+        restarted = change is Change.RESTARTED and not differs
+        self._gate.set("failover", False, value=f"{change.value} answers: what is held here is being checked")
+        if not restarted:
+            logs.error("failover.seen", **facts)
+        checked, dropped = await self._check()
+        if restarted and not dropped:
+            logs.info("redis.restarted", was=was, now=seen.replication_id, up_s=seen.up_s, held_and_known=checked)
+            return
+        if restarted:
+            logs.error(
+                "failover.seen", **facts, lost="the server was started again and does not know all of its writes"
+            )
+        self._stats.add("failovers")
+
+    async def _check(self) -> tuple[int, int]:
+        """How many held tokens were compared, and how many of them dropped."""
         attempt = 0
         while True:
             asked = [(held, held.token) for held in self._held()]
             if not asked:
-                return
+                return 0, 0
             call = leases.held_tokens(self._keys, [(held.tenant_id, held.execution_id) for held, _ in asked])
             answer = await self._runner.run(call)
             if isinstance(answer, Value):
                 break
             await asyncio.sleep(backoff_s(attempt, base=0.05, cap=1.0, jitter=random.random()))
             attempt += 1
+        dropped = 0
         still = set(map(id, self._held()))
         for (held, token), there in zip(asked, answer.value, strict=True):
             if id(held) in still and held.token == token and _verdict(token, there) is failover.Verdict.DROP:
+                dropped += 1
                 self._stats.add("failover_dropped")
                 logs.error("failover.dropped", execution_id=held.execution_id, token=token, there=there)
                 self._drop(held, "after a failover its token is not the one in Redis")
+        return len(asked), dropped
 
 
 def _verdict(token: str, there: Ownership) -> failover.Verdict:

@@ -3,6 +3,7 @@ at once, and what was not lost goes on undisturbed."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,6 +118,46 @@ def test_DECISIONS_11_a_new_connection_to_the_same_server_is_no_failover(pair: P
     status = one.wait_status(lambda s: s["serving"], "serving again")
     assert (status["counters"]["failovers"], status["counters"]["leases_lost"]) == (0, 0)
     assert len(kept_file.read_text().splitlines()) == 1
+
+
+def test_DECISIONS_11_a_plain_restart_is_said_quietly_and_all_that_is_held_is_checked_all_the_same(
+    own_server: Server, own_world: World
+) -> None:
+    world = own_world
+    one = serve(world)
+    file = chain(world, "kept")
+    world.start("kept")
+    pid = one.busy("kept")["pid"]
+    until(file.exists, "the step")
+    own_server.kill()
+    own_server.start()
+    until(lambda: "event=redis.restarted" in one.text(), "the word of the restart")
+    [line] = [line for line in one.text().splitlines() if "event=redis.restarted" in line]
+    assert " INFO " in line
+    assert "held_and_known=1" in line
+    assert "failover.seen" not in one.text()
+    status = one.wait_status(lambda s: s["serving"], "serving again")
+    assert (status["counters"]["failovers"], status["counters"]["failover_dropped"]) == (0, 0)
+    assert one.busy("kept")["pid"] == pid
+
+
+def test_DECISIONS_11_a_restart_that_lost_writes_is_a_failover(own_server: Server, own_world: World) -> None:
+    """Started again without its data: what is held is not known any more, and dropped."""
+    world = own_world
+    one = serve(world)
+    file = chain(world, "kept")
+    world.start("kept")
+    pid = one.busy("kept")["pid"]
+    until(file.exists, "the step")
+    own_server.kill()
+    shutil.rmtree(own_server.folder / "appendonlydir")
+    own_server.start()
+    status = one.wait_status(lambda s: s["counters"]["failover_dropped"] == 1, "the check")
+    assert status["counters"]["failovers"] == 1
+    until(lambda: not alive(pid), "the end of the step that was lost")
+    assert "event=redis.restarted" not in one.text()
+    [line] = [line for line in one.text().splitlines() if "event=failover.seen" in line]
+    assert " ERROR " in line
 
 
 def test_DECISIONS_11_a_token_that_differs_on_the_same_server_is_found_by_the_renewal(

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from plaita.policy import failover, liveness
-from plaita.policy.failover import Verdict
+from plaita.policy.failover import Change, Known, Verdict
 from plaita.policy.liveness import Liveness
 
 
@@ -22,12 +22,34 @@ def test_DECISIONS_11_only_all_equal_is_kept() -> None:
         assert (found is Verdict.KEEP) == (one and two and three), (fence, generation, lease_token)
 
 
+OLD = Known("a", "run1", 900)
+
+
 @pytest.mark.parametrize(
-    ("known", "seen", "must"),
-    [("", "", False), ("", "a", False), ("a", "", False), ("a", "a", False), ("a", "b", True)],
+    ("known", "seen", "since_s", "found"),
+    [
+        (None, Known("a", "run1", 1), 0.0, Change.SAME),  # the first look
+        (Known("", "run1", 9), Known("a", "run1", 9), 1.0, Change.SAME),
+        (OLD, Known("", "run2", 0), 1.0, Change.SAME),
+        (OLD, Known("a", "run1", 910), 10.0, Change.SAME),
+        (
+            OLD,
+            Known("a", "run2", 0),
+            10.0,
+            Change.SAME,
+        ),  # started again as the replica of one that has the same history
+        (OLD, Known("b", "run2", 0), 0.4, Change.RESTARTED),
+        (OLD, Known("b", "run2", 9), 9.5, Change.RESTARTED),
+        (OLD, Known("b", "run2", 10), 9.5, Change.ANOTHER),  # it was there before the other went: a replica
+        (OLD, Known("b", "run2", 5000), 9.5, Change.ANOTHER),
+        (OLD, Known("b", "run1", 910), 10.0, Change.ANOTHER),  # one process: it was a replica meanwhile
+        (OLD, Known("b", "run1", 0), 10.0, Change.ANOTHER),
+    ],
 )
-def test_DECISIONS_11_another_replication_id_is_looked_into(known: str, seen: str, must: bool) -> None:
-    assert failover.must_check(known, seen) is must
+def test_DECISIONS_11_a_restart_is_told_from_another_server(
+    known: Known | None, seen: Known, since_s: float, found: Change
+) -> None:
+    assert failover.change(known, seen, since_s) is found
 
 
 def test_L4_never_by_an_open_node_alone() -> None:
