@@ -102,6 +102,8 @@ def _absolute(value: str) -> str:
         raise ValueError("it is empty")
     if "\0" in value:
         raise ValueError("it holds a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("it is no UTF-8 text, which status, logs and the registry could not carry")
     return os.path.abspath(os.path.expanduser(value))
 
 
