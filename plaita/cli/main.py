@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from plaita.cli import (
+    cluster_commands,
     dlq_commands,
     doctor_command,
     execution_commands,
@@ -28,6 +29,7 @@ app.add_typer(flow_commands.app)
 app.add_typer(queue_app)
 app.add_typer(dlq_commands.app)
 app.add_typer(tenant_commands.app)
+app.add_typer(cluster_commands.app)
 
 
 def _version(wanted: bool) -> None:

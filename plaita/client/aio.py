@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import operations, replaying, resuming, upkeep
+from plaita.client import cluster, operations, replaying, resuming, upkeep
 from plaita.client.base import ClientBase
 from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
 from plaita.client.replaying import Manner, Wanted
@@ -127,6 +127,14 @@ class AsyncClient(ClientBase):
     async def reap(self, idle_minutes: float, *, dry_run: bool = False) -> dict[str, Any]:
         """End as ``error`` (orphaned) what is running, is held by nobody and has been silent for so long (D6)."""
         return await self.perform(upkeep.reap(self.keys, idle_minutes, self.retention_ms(), dry_run=dry_run))
+
+    async def instances(self) -> dict[str, Any]:
+        """Who is there: the answer of ``plaita cluster instances --json``."""
+        return await self.perform(cluster.instances(self.keys))
+
+    async def cluster_config(self, instance_id: str | None = None) -> dict[str, Any]:
+        """By which settings they work, and what differs: the answer of ``plaita cluster config --json``."""
+        return await self.perform(cluster.config(self.keys, instance_id))
 
     async def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
         """Not in this version."""

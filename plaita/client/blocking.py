@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import operations, replaying, resuming, upkeep
+from plaita.client import cluster, operations, replaying, resuming, upkeep
 from plaita.client.base import ClientBase
 from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
 from plaita.client.replaying import Manner, Wanted
@@ -129,6 +129,14 @@ class Client(ClientBase):
     def reap(self, idle_minutes: float, *, dry_run: bool = False) -> dict[str, Any]:
         """End as ``error`` (orphaned) what is running, is held by nobody and has been silent for so long (D6)."""
         return self.perform(upkeep.reap(self.keys, idle_minutes, self.retention_ms(), dry_run=dry_run))
+
+    def instances(self) -> dict[str, Any]:
+        """Who is there: the answer of ``plaita cluster instances --json``."""
+        return self.perform(cluster.instances(self.keys))
+
+    def cluster_config(self, instance_id: str | None = None) -> dict[str, Any]:
+        """By which settings they work, and what differs: the answer of ``plaita cluster config --json``."""
+        return self.perform(cluster.config(self.keys, instance_id))
 
     def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
         """Not in this version."""

@@ -5,12 +5,14 @@ A record is another's as long as the incarnation differs (DECISIONS 1); the scri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from plaita.store.call import Call, script, text
 from plaita.store.keys import Keys
+
+T = TypeVar("T")
 
 INCARNATION_TTL_MS = 86_400_000  # a supervisor that hung is killed long after its record has run out
 
@@ -20,6 +22,25 @@ class Instance:
     instance_id: str
     incarnation: str
     record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An instance that is registered, or died within a day: then ``record`` is empty. ``beat_ms``: its last heartbeat,
+    by the server's clock as all times here."""
+
+    instance_id: str
+    incarnation: str
+    record: bytes
+    beat_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """All of them by id, as they were at ``now_ms``."""
+
+    now_ms: int
+    members: list[Member]
 
 
 def register(
@@ -86,18 +107,26 @@ def get(keys: Keys, instance_id: str) -> Call[Instance | None]:
 
 def list_instances(keys: Keys) -> Call[list[Instance]]:
     """All registered instances, by id."""
-    return Call(
-        "registry.list_instances",
-        script("list_instances"),
-        (keys.instances,),
-        (keys.prefix,),
-        "writer",
-        True,
-        lambda reply: sorted(
-            (Instance(text(name), text(incarnation), record) for name, incarnation, record in reply),
-            key=lambda instance: instance.instance_id,
-        ),
-    )
+
+    def parse(reply: Sequence[Any]) -> list[Instance]:
+        return [Instance(one.instance_id, one.incarnation, one.record) for one in _members(reply).members if one.record]
+
+    return _listed(keys, "registry.list_instances", parse)
+
+
+def list_members(keys: Keys) -> Call[Members]:
+    """All registered instances, and those that died without leaving."""
+    return _listed(keys, "registry.list_members", _members)
+
+
+def _listed(keys: Keys, name: str, parse: Callable[[Sequence[Any]], T]) -> Call[T]:
+    return Call(name, script("list_instances"), (keys.instances,), (keys.prefix,), "writer", True, parse)
+
+
+def _members(reply: Sequence[Any]) -> Members:
+    now, *rows = reply
+    found = [Member(text(name), text(incarnation), record, int(beat)) for name, incarnation, record, beat in rows]
+    return Members(int(now), sorted(found, key=lambda one: one.instance_id))
 
 
 def _names(keys: Keys, instance_id: str) -> tuple[str, str, str]:

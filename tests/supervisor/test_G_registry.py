@@ -144,3 +144,21 @@ def test_G3_redis_away_at_the_start_is_an_error_and_registers_when_it_comes(
     one.wait_status(lambda s: s["status"] == "running" and s["registry_registered"], "registered")
     own_world.chain("f", {"type": "mock", "id": "a", "value": 1})
     assert own_world.run("f")["status"] == "completed"
+
+
+def test_G1_C2_the_cluster_as_its_supervisors_said(world: World, plaita_server_process: Server) -> None:
+    one = world.serving(**PATIENT)
+    two = world.serving(instance="two", **PATIENT, max_deliveries=9, executors=1)
+    found = until(lambda: world.client.instances() if world.client.instances()["alive"] == 2 else None, "two")
+    first, second = found["instances"]
+    assert (first["pid"], second["pid"]) == (one.pid, two.pid)
+    assert first["generations"] == one.status()["generations"]
+    assert [mix["name"] for mix in found["mixed"]] == ["config_generation", "budget_generation"]
+    config = world.client.cluster_config()
+    assert {name["name"] for name in config["differences"]} == {"executors", "max_deliveries"}
+    assert plaita_server_process.password not in json.dumps([found, config])
+    two.kill()
+    plaita_server_process.do("DEL", world.keys.instance("two"))  # as after its time to live
+    assert one.stop() == 0
+    states = {row["instance_id"]: row["state"] for row in world.client.instances()["instances"]}
+    assert states == {"one": "stopped", "two": "dead"}
