@@ -22,14 +22,21 @@ from plaita.runtime_config import user_socket
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 DEFAULT_TIMEOUT_SECONDS = 10.0
 _MAX_PATH_BYTES = 107
+_MAX_TIMEOUT_SECONDS = 86_400
+
+
+class SilentError(UnreachableError):
+    """Somebody is there and does not answer in time."""
 
 
 def ask(path: str, command: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, **arguments: Any) -> dict[str, Any]:
     """Send one command, return the answer without its ``ok``.
 
-    Raises UnreachableError when nobody answers within ``timeout`` seconds in all, RefusedError when the supervisor says
-    no, InputError for a path that can be no socket.
+    Raises UnreachableError when nobody listens and SilentError when nobody answers within ``timeout`` seconds in all,
+    RefusedError when the supervisor says no, InputError for a path that can be no socket or a time that is none.
     """
+    if not 0 < timeout <= _MAX_TIMEOUT_SECONDS:
+        raise InputError(f"--timeout: {timeout:g} is not a number of seconds above 0 and up to {_MAX_TIMEOUT_SECONDS}")
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise InputError(
             f"socket: {path!r} has {len(os.fsencode(path))} bytes; a socket path has at most {_MAX_PATH_BYTES}"
@@ -42,7 +49,7 @@ def ask(path: str, command: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, **
             connection.sendall(request)
             line = _read_line(connection, deadline)
         except TimeoutError:
-            raise UnreachableError(f"socket {path}: no answer to {command!r} within {timeout:g} s") from None
+            raise SilentError(f"socket {path}: no answer to {command!r} within {timeout:g} s") from None
         except OSError as error:
             raise UnreachableError(f"socket {path}: {_nobody(error)}") from None
     return _judge(line, path, command)

@@ -45,10 +45,17 @@ def page(
 
 
 def gone_page(
-    status: Mapping[str, Any] | None, why_not: str, width: int, now_ms: int, since_ms: int, seen_ms: int | None
+    status: Mapping[str, Any] | None,
+    why_not: str,
+    width: int,
+    now_ms: int,
+    since_ms: int,
+    seen_ms: int | None,
+    *,
+    title: str = "not running",
 ) -> list[Text]:
     """For while nobody answers: since when, why, and what was seen last."""
-    lines = [_spread(Text("not running", style="bold red"), _clock(now_ms), width)]
+    lines = [_spread(Text(title, style="bold red"), _clock(now_ms), width)]
     lines += wrapped(why_not, width)
     told = f"since {_time(since_ms)} ({seconds((now_ms - since_ms) / 1000)}); it is tried again each second"
     lines += wrapped(told, width)
@@ -155,8 +162,8 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     if drain.get("phase") not in (None, "none"):
         lines += _labelled("drain", _drain(drain, now_ms), width, "yellow")
     reload = part(status, "reload")
-    if reload.get("phase") not in (None, "none"):
-        lines += _labelled("reload", ", ".join(f"{name} {one_line(value)}" for name, value in reload.items()), width)
+    if reload.get("phase") not in (None, "none", "done"):
+        lines += _labelled("reload", _reload(reload, now_ms), width, "red" if reload.get("reason") else "yellow")
     shut = [one_line(name) for name in status.get("shut") or []]
     if shut:
         lines += _labelled("shut", f"{', '.join(shut)}: see `plaita-supervisor explain`", width, "yellow")
@@ -180,6 +187,13 @@ def _stuck(one: Mapping[str, Any]) -> str:
     )
     words += "; what is usual there is not known" if usual is None else f"; usually {seconds(usual)}"
     return words + ("; it has no timeout" if limit is None else f"; its timeout was {seconds(limit)}")
+
+
+def _reload(reload: Mapping[str, Any], now_ms: int) -> str:
+    words = one_line(reload.get("phase"))
+    words += f" since {_since(reload.get('since'), now_ms)}" if reload.get("since") else ""
+    words += f", {one_line(reload.get('left'))} executors are old still" if reload.get("left") else ""
+    return words + (f": {one_line(reload.get('reason'))}" if reload.get("reason") else "")
 
 
 def _breaker(one: Mapping[str, Any], now_ms: int) -> str:

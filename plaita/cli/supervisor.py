@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import os
 import sys
 import threading
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "plaita-supervisor"
 _WATCH_SECONDS = 1.0
+_WATCH_PATIENCE_SECONDS = 5.0  # a supervisor that is frozen is shown as such soon
 _DRAIN_POLL_SECONDS = 0.5
 _DRAIN_TELL_SECONDS = 10.0
 _RECORD_SECONDS = 5.0
@@ -263,7 +265,7 @@ def _watch(socket: str | None, instance: str | None, timeout: float) -> int:
 
     def look() -> dict[str, Any]:
         path = found[0] if found else find_socket(socket, instance, os.environ)
-        answer = ask(path, "status", timeout=timeout)
+        answer = ask(path, "status", timeout=min(timeout, _WATCH_PATIENCE_SECONDS))
         found[:] = [path]
         return answer
 
@@ -317,6 +319,8 @@ def drain(
 
     Example: plaita-supervisor drain --wait --deadline 60
     """
+    if deadline is not None and not math.isfinite(deadline):
+        raise InputError(f"--deadline: {deadline:g} is no number of seconds")
     before = _ask("status", socket, instance)
     answer = _ask("drain", socket, instance, deadline=deadline)
     if not wait:

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from plaita.cli import exits, status_view
+from plaita.cli.control_client import SilentError
 from plaita.cli.rates import Rates
 from plaita.cli.status_page import gone_page, page
 from plaita.clock import wall_ms
@@ -65,7 +66,9 @@ class Watch:
         except PlaitaError as error:
             now = wall_ms()
             self._gone_ms = self._gone_ms or now
-            return gone_page(self._last, "; ".join(exits.lines_of(error)), width, now, self._gone_ms, self._seen_ms)
+            title = "not answering" if isinstance(error, SilentError) else "not running"
+            why_not = "; ".join(exits.lines_of(error))
+            return gone_page(self._last, why_not, width, now, self._gone_ms, self._seen_ms, title=title)
         self._last, self._seen_ms, self._gone_ms = status, wall_ms(), None
         self._rates.add(status, time.monotonic())
         return page(status, width, self._seen_ms, height=height, rates=self._rates)

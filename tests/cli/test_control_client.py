@@ -303,6 +303,16 @@ def test_watch_and_json_exclude_each_other(plaita_supervisor: Any) -> None:
     assert plaita_supervisor("status", "--watch", "--json").code == 2
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "0", "1e9"])
+def test_a_time_that_is_none_is_exit_2(plaita_supervisor: Any, serve: Any, seconds: str) -> None:
+    path = serve(supervisor_of(STATUS))
+    told = plaita_supervisor("status", "--timeout", seconds, "--socket", path)
+    assert (told.code, told.out) == (2, "")
+    assert "--timeout" in told.err
+    if seconds in ("nan", "inf", "-1"):
+        assert plaita_supervisor("drain", "--deadline", seconds, "--socket", path).code == 2
+
+
 def test_a_refusal_is_exit_1(plaita_supervisor: Any, serve: Any) -> None:
     path = serve(supervisor_of({"ok": False, "error": "the supervisor is stopping"}))
     told = plaita_supervisor("undrain", "--socket", path)

@@ -142,6 +142,19 @@ def test_a_drain_is_told_with_what_is_left() -> None:
     assert "draining since 11:59:48 UTC (12 s), 2 left, killed after 30 s; 1 finished, 3 handed on, 0 killed" in text
 
 
+def test_a_reload_is_told_while_it_goes_on_and_when_it_failed() -> None:
+    at = {"since": "2025-11-30T11:59:48.000Z", "generation": 2, "left": 3, "reason": None}
+    for reload, words in (
+        ({**at, "phase": "replacing"}, "replacing since 11:59:48 UTC (12 s), 3 executors are old still"),
+        (
+            {**at, "phase": "failed", "left": 0, "reason": "no module x"},
+            "failed since 11:59:48 UTC (12 s): no module x",
+        ),
+    ):
+        assert words in "\n".join(texts(page(status(reload=reload), 120, NOW)))
+    assert not [line for line in texts(page(status(reload={**at, "phase": "done"}), 120, NOW)) if "reload" in line]
+
+
 def test_explain_puts_what_is_shut_first_with_the_advice() -> None:
     gates = [
         {"gate": "redis", "open": True, "since": "2025-11-30T09:00:00.000Z", "value": "connected", "limit": "",

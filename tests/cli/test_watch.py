@@ -75,8 +75,8 @@ def fake() -> Iterator[Fake]:
         made.stop()
 
 
-def command(fake: Fake) -> list[str]:
-    return [sys.executable, "-m", "plaita.cli.supervisor", "status", "--watch", "--socket", str(fake.path)]
+def command(fake: Fake, *more: str) -> list[str]:
+    return [sys.executable, "-m", "plaita.cli.supervisor", "status", "--watch", "--socket", str(fake.path), *more]
 
 
 class Terminal:
@@ -162,6 +162,15 @@ def test_watch_ends_with_the_code_of_status(fake: Fake, answer: dict[str, Any] |
     terminal.until("NOT taking work" if answer is not None else "not running.*there is none")
     assert terminal.end(signal.SIGTERM if code == 1 else signal.SIGINT) == code
     assert "\x1b[?25h" in terminal.text
+
+
+def test_watch_tells_one_that_is_frozen_from_one_that_is_gone(fake: Fake) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(fake.path))
+        silent.listen(64)
+        terminal = Terminal(command(fake, "--timeout", "0.1"))
+        terminal.until(r"not answering.*within 0\.1 s")
+        assert terminal.end() == 3
 
 
 def test_watch_on_a_terminal_that_cannot_move_its_cursor_prints_pages(fake: Fake) -> None:
