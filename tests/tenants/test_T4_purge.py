@@ -133,6 +133,24 @@ def test_T4_a_tenant_made_again_under_that_name_runs_no_old_start(world: Tenants
     assert {one["execution_id"] for one in shown["executions"]} == {ended["execution_id"], keyed.execution_id}
 
 
+def test_T4_a_start_that_is_being_handed_over_is_an_old_start_too(world: TenantsWorld) -> None:
+    """Another producer's start, without an id, for a path that no host has yet: it stands in no stream but as a copy
+    to come."""
+    line(world, "f", "a")
+    host = world.serving(**PLAIN, claim_min_idle_ms=600_000)
+    gone = world.folder / "gone"
+    send(world, "q", {"type": "start", "flow_id": "f", "tenant_id": "a", "params": {"repo": str(gone)}})
+    host.wait_status(lambda s: s["counters"]["handed_over"] >= 2 and s["queue"]["delayed"] == 1, "a copy to come")
+    host.ask("pause")
+    assert purge_all(world, "a", force=True)["carriers"] == 1
+    line(world, "f", "a")
+    gone.mkdir()
+    host.ask("resume")
+    until(lambda: world.stats().delayed == 0, "the copy came")
+    until(lambda: all((one.length, one.pending) == (0, 0) for one in world.stats().streams), "all carriers seen")
+    assert ran(world) == []
+
+
 def test_T4_what_runs_while_it_is_purged_writes_nothing_any_more(world: TenantsWorld) -> None:
     gate = world.folder / "gate"
     step = {"type": "t_counted", "id": "n", "file": str(world.folder / "ran"), "gate": str(gate)}
