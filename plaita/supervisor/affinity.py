@@ -76,6 +76,8 @@ class Affinity:
         elif await self._broadcast(carrier, entry):
             self._stats.add("broadcast")
             gone = ruling.verdict is Verdict.BROADCAST
+            if not gone:
+                self._stats.add("handover_exhausted")
             event = "dispatch-target-unavailable:broadcast" if gone else "AffinityHandoverExhausted"
             logs.warning(event, why=ruling.verdict.value, **facts)
         return False
