@@ -98,8 +98,7 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
 def _server(asking: Asking, keys: Keys, settings: Settings) -> server_facts.ServerFacts:
     info = asking.ask(looking.info(keys))
     if info is not None and info.get("loading") == "1":
-        facts = server_facts.ServerFacts(info)
-        raise LostError(f"{settings.shown}: LOADING, {facts.text('loading_loaded_perc', '?')} % read", False)
+        raise LostError(f"{settings.shown}: LOADING, {info.get('loading_loaded_perc', '?')} % read", False)
     config: dict[str, str] | None = None
     for name in _SETTINGS:
         value = asking.ask(looking.setting(keys, name))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plaita.cli import doctor_host
-from plaita.policy.doctor import host
+from plaita.policy.doctor import host, server_load
 from plaita.store import delayed, registry
 from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys
@@ -29,7 +29,9 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(autouse=True)
 def _a_host_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No supervisor of the machine is asked, and its limits and memory decide no test."""
+    """No supervisor of the machine is asked, and its memory, disk and load decide no test."""
+    monkeypatch.setattr(server_load, "LATENCY_WARNING_MS", 60_000.0)
+    monkeypatch.setattr(server_load, "LATENCY_ERROR_MS", 60_000.0)
     monkeypatch.setattr(doctor_host.control_client, "candidates", lambda environ: [str(tmp_path / "none.sock")])
     monkeypatch.setattr(doctor_host.looking, "systemd_runs", lambda: False)
     monkeypatch.setattr(doctor_host.looking, "clock", lambda: (True, 0.01))

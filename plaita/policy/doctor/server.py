@@ -63,15 +63,6 @@ def cluster(facts: ServerFacts) -> Iterable[Finding]:
 
 
 def persistence(facts: ServerFacts) -> Iterable[Finding]:
-    if facts.text("loading") == "1":
-        left = facts.text("loading_eta_seconds", "?")
-        yield error(
-            "redis.loading",
-            f"it reads its files, {left} s left",
-            "loaded",
-            "it serves nobody until it has read what it kept",
-            "wait; supervisors go on by themselves. If it takes far longer: redis-cli INFO persistence",
-        )
     if "aof_enabled" not in (facts.info or {}):
         return
     if facts.text("aof_enabled") != "1":
