@@ -11,6 +11,7 @@ from plaita.cli import (
     cluster_commands,
     dlq_commands,
     doctor_command,
+    event_commands,
     execution_commands,
     exits,
     flow_commands,
@@ -30,6 +31,7 @@ app.add_typer(queue_app)
 app.add_typer(dlq_commands.app)
 app.add_typer(tenant_commands.app)
 app.add_typer(cluster_commands.app)
+app.add_typer(event_commands.app)
 
 
 def _version(wanted: bool) -> None:

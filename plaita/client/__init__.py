@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plaita.client.aio import AsyncClient as AsyncClient
     from plaita.client.blocking import Client as Client
-    from plaita.client.operations import NotInThisVersionError as NotInThisVersionError
+    from plaita.client.events import PublishedEvent as PublishedEvent
     from plaita.client.operations import StartedExecution as StartedExecution
     from plaita.client.replaying import Manner as Manner
     from plaita.client.replaying import Wanted as Wanted
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "AsyncClient": "plaita.client.aio",
     "Client": "plaita.client.blocking",
-    "NotInThisVersionError": "plaita.client.operations",
     "Manner": "plaita.client.replaying",
+    "PublishedEvent": "plaita.client.events",
     "StartedExecution": "plaita.client.operations",
     "Wanted": "plaita.client.replaying",
 }

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plaita.client import cluster, operations, replaying, resuming, upkeep
+from plaita.client import cluster, events, operations, replaying, resuming, upkeep
 from plaita.client.base import ClientBase
-from plaita.client.operations import NotInThisVersionError, Operation, Pause, StartedExecution
+from plaita.client.events import PublishedEvent
+from plaita.client.operations import Operation, Pause, StartedExecution
 from plaita.client.replaying import Manner, Wanted
 from plaita.store.runner_async import AsyncRunner
 
@@ -136,6 +137,11 @@ class AsyncClient(ClientBase):
         """By which settings they work, and what differs: the answer of ``plaita cluster config --json``."""
         return await self.perform(cluster.config(self.keys, instance_id))
 
-    async def publish(self, event_type: str, data: Any = None, *, correlation_id: str | None = None) -> str:
-        """Not in this version."""
-        raise NotInThisVersionError("publish: events are not in this version of plaita")
+    async def publish(
+        self, event_type: str, data: Any = None, *, correlation_id: str | None = None, event_id: str | None = None
+    ) -> PublishedEvent:
+        """Publish an event; who waits for it goes on (``plaita.client.events.publish``)."""
+        asking = events.publish(
+            self.keys, event_type, data, correlation_id=correlation_id, event_id=event_id, family=self.family
+        )
+        return await self.perform(asking)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from plaita import ids, jsontext
 from plaita.client import views
 from plaita.clock import iso_utc, wall_ms
-from plaita.errors import InputError, PlaitaError, RefusedError, UnreachableError, WaitTimeoutError
+from plaita.errors import InputError, RefusedError, UnreachableError, WaitTimeoutError
 from plaita.policy import repos
 from plaita.policy.carrier import start_payload
 from plaita.store import carriers, dead_letters, executions, flows, registry, replays
@@ -36,10 +36,6 @@ _STATUS_BATCH = 500
 _DLQ_PAGE = 500
 _log = logging.getLogger("plaita.client")
 _DLQ_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
-
-
-class NotInThisVersionError(PlaitaError):
-    """The contract names it, this version does not do it yet."""
 
 
 @dataclass(frozen=True, slots=True)

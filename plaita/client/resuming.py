@@ -26,6 +26,7 @@ EXPLANATIONS = {
     "held": "it is being run at this moment, so this resume had no effect",
     "not_waiting": "it waits for nothing at this moment; nothing was changed",
     "stale_wait": "it waits for something else by now; nothing was changed",
+    "used_event": "this event ended an earlier wait of this execution; nothing was changed",
     "already_woken": "another event or a timeout woke it before; nothing was changed",
     "definition_gone": "the definition that it began with is gone; put that content there again, then retry",
     "g1_wakeups_exhausted": "it was woken from error as often as it may; nothing was changed",
@@ -74,7 +75,8 @@ def resume(
     try:
         if resume_type in ("event", "timeout"):
             ends_by: Literal["event", "timeout"] = "event" if resume_type == "event" else "timeout"
-            wake = Wake(execution, ends_by, encoded, _event_id(data), payload, fields)
+            event_id, named = _event_id(data)
+            wake = Wake(execution, ends_by, encoded, event_id, payload, fields, named=named)
             woken = yield from ask(executions.wake(keys, wake))
             reason = "already_terminal" if woken.reason == "terminal" else woken.reason
             return answer | _said(woken.status, woken.woken, reason)
@@ -128,10 +130,12 @@ def _encode_data(resume_type: str, data: Any) -> bytes:
     return encoded
 
 
-def _event_id(data: Any) -> str:
+def _event_id(data: Any) -> tuple[str, bool]:
     """The event's own id, by which the same event sent again is known; else a new one, for this call's resends."""
     named = data.get("event_id") if isinstance(data, dict) else None
-    return named if isinstance(named, str) and 0 < len(named) <= ids.MAX_ID_LENGTH else ids.new_execution_id()
+    if isinstance(named, str) and 0 < len(named) <= ids.MAX_ID_LENGTH:
+        return named, True
+    return ids.new_execution_id(), False
 
 
 def _said(status: str, resumed: bool, reason: str, detail: str = "") -> dict[str, Any]:

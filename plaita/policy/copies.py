@@ -7,6 +7,7 @@ its source was. Its age counts from the source's first time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from plaita import jsontext
 from plaita.policy import affinity, repos
@@ -46,14 +47,21 @@ def continue_copy(
     return _resume(kept, "continue", execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id)
 
 
-def timer_carrier(
-    fields: Mapping[bytes, bytes], entry_id: str, *, execution_id: str, flow_id: str, tenant_id: str, wait: str
+def wake_carrier(
+    fields: Mapping[bytes, bytes],
+    entry_id: str,
+    resume_type: Literal["event", "timeout"],
+    *,
+    execution_id: str,
+    flow_id: str,
+    tenant_id: str,
+    wait: str,
 ) -> Fields:
-    """The entry that says that nothing came in time, for the wait ``wait`` only. Generations are the source's; its age
-    starts when it is enqueued (DECISIONS 20), so it takes over no time."""
+    """The entry that ends the wait ``wait`` and no other: nothing came in time, or an event had come before it.
+    Generations are the source's; its age starts when it is enqueued (DECISIONS 20), so it takes over no time."""
     kept = inherited(fields, entry_id)
     kept.pop("first_enqueued_at", None)
-    return _resume(kept, "timeout", execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id, wait=wait)
+    return _resume(kept, resume_type, execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id, wait=wait)
 
 
 def _resume(

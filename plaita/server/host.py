@@ -44,7 +44,7 @@ from plaita.supervisor.registrar import IdentityTaken, Registrar
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.view import generation_ids
-from plaita.supervisor.wiring import build_way, consumer_settings
+from plaita.supervisor.wiring import build_way, consumer_settings, services_of
 from plaita.supervisor.write_guard import WriteGuard
 
 T = TypeVar("T")
@@ -158,7 +158,8 @@ class Host:
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
             skipped=self._admission.tell_skipped,
         )
-        self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants)
+        services = services_of(config, keys, self._runner, self.stats)
+        self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants, services)
 
     @property
     def leaving(self) -> bool:

@@ -22,9 +22,9 @@ from plaita.errors import RefusedError, UnreachableError
 
 T = TypeVar("T")
 
-Lane = Literal["reader", "writer", "keeper", "bulk"]
+Lane = Literal["reader", "writer", "keeper", "bulk", "events"]
 Argument = str | bytes | int
-LANES: tuple[Lane, ...] = ("reader", "writer", "keeper", "bulk")
+LANES: tuple[Lane, ...] = ("reader", "writer", "keeper", "bulk", "events")
 
 BULK_BYTES = 256 * 1024  # bodies above this travel on a connection of their own (DECISIONS 16)
 

@@ -35,21 +35,20 @@ from plaita.store.steps import (
     HandOn,
     Postpone,
     Postponed,
-    Suspend,
-    Suspended,
     commit,
     finish,
     hand_on,
     postpone,
-    suspend,
 )
+from plaita.store.suspends import EarlyEvent, Suspend, Suspended, suspend
 from plaita.store.waits import Resumed, ResumeRequest, Wake, Woken, request_resume, wake
 
 __all__ = [
-    "Begin", "Begun", "Commit", "Committed", "DeadLetter", "Deleted", "Finish", "ForeignStart", "HandOn", "Page",
-    "Postpone", "Postponed", "ResumeRequest", "Resumed", "Retake", "Row", "Start", "Started", "Suspend", "Suspended",
-    "Wake", "Woken", "begin", "commit", "delete", "expire_terminal", "finish", "hand_on", "list_executions", "load",
-    "postpone", "request_cancel", "request_resume", "results", "retake", "start", "status_of", "suspend", "wake",
+    "Begin", "Begun", "Commit", "Committed", "DeadLetter", "Deleted", "EarlyEvent", "Finish", "ForeignStart",
+    "HandOn", "Page", "Postpone", "Postponed", "ResumeRequest", "Resumed", "Retake", "Row", "Start", "Started",
+    "Suspend", "Suspended", "Wake", "Woken", "begin", "commit", "delete", "expire_terminal", "finish",
+    "hand_on", "list_executions", "load", "postpone", "request_cancel", "request_resume", "results", "retake",
+    "start", "status_of", "suspend", "wake",
 ]  # fmt: skip
 
 DEDUP_TTL_MS = 7 * 86_400_000

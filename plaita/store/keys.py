@@ -13,11 +13,13 @@ The Lua twin is ``scripts/lib/key_part.lua``; a test holds them together.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from plaita import ids
 from plaita.errors import InputError
+from plaita.policy.event_index import Places
 
 DEFAULT_TENANT = "default"
 DEFAULT_QUEUE = "plaita:flow:queue"
@@ -30,10 +32,15 @@ RESERVED_TENANTS = frozenset(
     {
         "approval", "control", "credentials", "delay", "delayed", "dlq", "event", "event_filter", "event_reconcile",
         "events", "exec_tombstone", "execution", "flow", "flow_list", "flow_versions", "http_callback", "kafka_queue",
-        "logs", "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "sse", "start-dedup",
+        "logs", "queue", "quota", "redis_queue", "registry", "schedule", "schedules", "service", "sse", "start-dedup",
         "subscription", "tenant_quota", "tenant_status", "token", "userqueue", "wake",
     }
 )  # fmt: skip
+
+
+def _short_digest(value: str) -> str:
+    """A text of any characters and any length as a part of keys."""
+    return hashlib.sha256(value.encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=8192)
@@ -133,6 +140,47 @@ class Keys:
     def credentials(self) -> str:
         """A hash: name -> sealed value."""
         return f"{self.ns}:credentials"
+
+    # -- waits and events ------------------------------------------------------------------------
+
+    def event_index(self, digest: str) -> str:
+        """A set: ids of the executions whose waits the same events end (DECISIONS 28)."""
+        return f"{self.ns}:event:index:{digest}"
+
+    def event_key_sets(self, event_type: str) -> str:
+        """A hash: key set of filters -> the set of who uses it."""
+        return f"{self.ns}:event:keysets:{_short_digest(event_type)}"
+
+    def events_kept(self, digest: str) -> str:
+        """A hash: event id -> when, log id and data of correlated events (DECISIONS 27)."""
+        return f"{self.ns}:event:kept:{digest}"
+
+    def event_seen(self, event_id: str) -> str:
+        return f"{self.ns}:event:seen:{ids.key_part(event_id)}"
+
+    def index_places(self, event_type: str, places: Places) -> list[str]:
+        """All that ``lib/subscriptions.lua`` keeps of a wait: hash of key sets, key set, who uses it, sets of the
+        index."""
+        users = f"{self.ns}:event:users:{_short_digest(event_type)}:{_short_digest(places.key_set)}"
+        sets = [self.event_index(digest) for digest in places.digests]
+        return [self.event_key_sets(event_type), places.key_set, users, *sets]
+
+    def tasks(self, task_type: str) -> str:
+        """A sorted set: ids of what a service has to do, by the time it was asked."""
+        return f"{self.ns}:service:{task_type}:tasks"
+
+    def task_of(self, task_type: str) -> str:
+        """A hash: task id -> execution id."""
+        return f"{self.ns}:service:{task_type}:of"
+
+    def task_places(self, task_type: str, task_id: str) -> list[str]:
+        """What ``lib/subscriptions.lua`` keeps of a service's task."""
+        return [self.tasks(task_type), self.task_of(task_type), task_id]
+
+    @property
+    def event_log(self) -> str:
+        """A stream of all events of all tenants, read by who wakes those that wait."""
+        return f"{self.queue}:events"
 
     def start_dedup(self, dedup_key: str) -> str:
         return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"

@@ -1,4 +1,4 @@
-"""What happens to a step that was handed out: commit, suspend, finish, postpone, hand_on; exported by ``executions``.
+"""What happens to a step that was handed out: commit, finish, postpone, hand_on; exported by ``executions``.
 
 What may be written is decided by the fence token (ledger L2, DECISIONS 2). Each but hand_on is keyed by
 (token, step) and answers "done" when it is sent again; ``step`` is the row's ``step`` + 1, also for a finish or a
@@ -76,7 +76,7 @@ def commit(keys: Keys, step: Commit) -> Call[Committed]:
         step.active_ms_delta,
         ids.key_part(step.node_id),
     ]
-    args += _step_fields(step.node_id, step.result, step.timing, step.state)
+    args += step_fields(step.node_id, step.result, step.timing, step.state)
     if step.next_timing is not None:
         args += ("t:" + step.next_node, step.next_timing)
     if step.nodes is not None:
@@ -86,7 +86,7 @@ def commit(keys: Keys, step: Commit) -> Call[Committed]:
     return Call(
         "executions.commit",
         script("commit"),
-        (*_commit_keys(keys, execution_id), keys.noderetry(execution_id, step.node_id)),
+        (*commit_keys(keys, execution_id), keys.noderetry(execution_id, step.node_id)),
         args,
         lane_for(step.result, *step.state.values()),
         True,
@@ -95,7 +95,7 @@ def commit(keys: Keys, step: Commit) -> Call[Committed]:
 
 
 @lru_cache(maxsize=4096)
-def _commit_keys(keys: Keys, execution_id: str) -> tuple[str, ...]:
+def commit_keys(keys: Keys, execution_id: str) -> tuple[str, ...]:
     """The same at each step of an execution. In the order of lib/settle.lua."""
     return (
         keys.row(execution_id),
@@ -107,7 +107,7 @@ def _commit_keys(keys: Keys, execution_id: str) -> tuple[str, ...]:
     )
 
 
-def _step_fields(
+def step_fields(
     node_id: str | None, result: bytes | None, timing: bytes | None, state: Mapping[str, bytes]
 ) -> list[Argument]:
     args: list[Argument] = []
@@ -126,92 +126,6 @@ def _parse_committed(reply: Sequence[Any]) -> Committed:
     if len(reply) == 2:
         return Committed(reply[0] == 1, *asked, lease_taken=reply[0] == 2)
     return Committed(reply[0] == 1, *asked, text(reply[2]), int(reply[3]))
-
-
-# -- suspend --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Suspend:
-    """A node that waits. ``result`` is its pending result, ``timing`` its ``t:`` record, both JSON texts.
-
-    ``correlation`` '' means the execution id. ``event_filter`` is a JSON text. ``timeout_ms``: after it the timer's
-    carrier ``timer_fields`` goes to the wake stream. The wait's id is ``str(step)``.
-    """
-
-    execution_id: str
-    token: str
-    step: int
-    node_id: str
-    result: bytes
-    timing: bytes
-    event_type: str
-    correlation: str
-    event_filter: bytes | None
-    timeout_ms: int | None
-    timer_fields: Sequence[tuple[str, bytes | str]]
-    stream: str
-    entry_id: str
-    active_ms_delta: int = 0
-    state: Mapping[str, bytes] = field(default_factory=dict)
-    nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """``deadline_ms``: when the wait times out, by Redis time; None without a timeout, or when sent again and the wait
-    is over."""
-
-    done_before: bool
-    deadline_ms: int | None
-
-
-def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
-    """Pending result, wait, timer, release and ack in one call (ledger F3, DECISIONS 26); the row is ``suspended``.
-
-    Refused: as ``commit``; ``cancel`` (its reason): a cancel is asked for, nothing is written, the holder ends it.
-    """
-    execution_id, node_id = wait.execution_id, wait.node_id
-    timer: list[Argument] = []
-    for timer_name, timer_value in wait.timer_fields if wait.timeout_ms is not None else ():
-        timer += (timer_name, timer_value)
-    fields = _step_fields(node_id, wait.result, wait.timing, wait.state)
-    if wait.nodes is not None:
-        fields += ("nodes", wait.nodes)
-    fields += ("status", "suspended", "last_node", node_id, "next_node", node_id, "branch", "", "lost", 0)
-    fields += ("lost_node", node_id, "step", wait.step, "commit", f"{wait.token}|{wait.step}|suspend")
-    fields += ("wait", wait.step, "wait_type", wait.event_type, "wait_correlation", wait.correlation or execution_id)
-    fields += ("wait_filter", wait.event_filter or b"", "woken", "", "wake_data", "", "wake_id", "")
-    return Call(
-        "executions.suspend",
-        script("suspend"),
-        (
-            *_commit_keys(keys, execution_id),
-            keys.noderetry(execution_id, node_id),
-            keys.index("running"),
-            keys.index("suspended"),
-            keys.stream(wait.stream),
-            keys.delayed,
-            keys.delayed_body,
-        ),
-        (
-            wait.token,
-            wait.step,
-            wait.active_ms_delta,
-            wait.entry_id,
-            keys.group,
-            execution_id,
-            ids.key_part(node_id),
-            "" if wait.timeout_ms is None else wait.timeout_ms,
-            keys.ns,
-            len(timer),
-            *timer,
-            *fields,
-        ),
-        lane_for(wait.result, *wait.state.values()),
-        True,
-        lambda reply: Suspended(reply[0] == 1, int(reply[1]) if reply[1] else None),
-    )
 
 
 # -- finish ---------------------------------------------------------------------------------------
@@ -263,7 +177,7 @@ def finish(keys: Keys, end: Finish) -> Call[Committed]:
         raise ValueError(f"an execution does not end as {end.status!r}")
     execution_id = end.execution_id
     done = end.node_id is not None and end.result is not None
-    fields = _step_fields(end.node_id, end.result, end.timing, end.state)
+    fields = step_fields(end.node_id, end.result, end.timing, end.state)
     if done and end.node_id is not None:
         fields += ("last_node", end.node_id, "step", end.step, "branch", end.branch or "")
     for name, value in (("output", end.output), ("error", end.error), ("cancel_reason", end.cancel_reason)):
@@ -304,7 +218,7 @@ def finish(keys: Keys, end: Finish) -> Call[Committed]:
 def _settle_keys(keys: Keys, execution_id: str, stream: str) -> tuple[str, ...]:
     """What finish and postpone share, in the order of lib/settle.lua."""
     return (
-        *_commit_keys(keys, execution_id),
+        *commit_keys(keys, execution_id),
         keys.noderetry(execution_id, None),
         keys.of_execution("noderefetch", execution_id),
         keys.of_execution("g1wakeups", execution_id),

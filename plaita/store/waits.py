@@ -21,7 +21,8 @@ class Wake:
     cannot be told from the same sent again, unless ``wait`` is given). ``payload`` and ``fields`` are the carrier's.
 
     ``wait``: only this one wait is meant (the ``wait`` of the row); None: whatever the execution waits for now.
-    ``nonce`` makes a resend recognisable, however far the execution has gone meanwhile.
+    ``nonce`` makes a resend recognisable, however far the execution has gone meanwhile. ``named``: others know the
+    event by its id, so it wakes no execution twice (DECISIONS 27).
     """
 
     execution_id: str
@@ -32,12 +33,14 @@ class Wake:
     fields: Mapping[str, str] = field(default_factory=dict)
     wait: str | None = None
     nonce: str = field(default_factory=ids.new_nonce)
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
     """``woken``: this call, or the same event before, woke it. Else ``reason``: ``terminal``, ``not_waiting``,
-    ``already_woken`` (by another) or ``stale_wait``; nothing was changed. ``status`` is the row's."""
+    ``already_woken`` (by another), ``stale_wait`` or ``used_event`` (it ended an earlier wait of this execution);
+    nothing was changed. ``status`` is the row's."""
 
     status: str
     woken: bool
@@ -63,6 +66,7 @@ def wake(keys: Keys, request: Wake) -> Call[Woken]:
             request.event_id,
             request.wait or "",
             request.nonce,
+            int(request.named),
             *_carrier(keys, execution_id, request.payload, request.fields),
         ),
         lane_for(request.data, request.payload),

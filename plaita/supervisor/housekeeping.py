@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from plaita import jsontext
 from plaita.policy.backoff import backoff_s
+from plaita.services.manager import ServiceManager
 from plaita.store import carriers, delayed, executions, registry
 from plaita.store.call import Value
 from plaita.store.carriers import START
@@ -28,14 +29,24 @@ CONSUMER_GONE_MS = 86_400_000  # a supervisor that lives reads far more often, a
 
 
 class Housekeeping:
-    """Four loops, each with its own rhythm; all survive any answer of Redis."""
+    """Four loops, each with its own rhythm; all survive any answer of Redis. ``services``: those that run along with
+    them, None with ``--no-services``."""
 
-    def __init__(self, runner: AsyncRunner, keys: Keys, stats: Stats, dlq_maxlen: int, tenants: TenantGate) -> None:
+    def __init__(
+        self,
+        runner: AsyncRunner,
+        keys: Keys,
+        stats: Stats,
+        dlq_maxlen: int,
+        tenants: TenantGate,
+        services: ServiceManager | None,
+    ) -> None:
         self._runner = runner
         self._keys = keys
         self._stats = stats
         self._dlq_maxlen = dlq_maxlen
         self._tenants = tenants
+        self._services = services
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -45,8 +56,12 @@ class Housekeeping:
             asyncio.create_task(self._sweep(), name="sweep residue"),
             asyncio.create_task(self._expire(), name="expire rows"),
         ]
+        if self._services is not None:
+            self._services.start_all_services()
 
     async def stop(self) -> None:
+        if self._services is not None:
+            await self._services.stop_all_services()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -20,7 +20,7 @@ from plaita.ipc.frames import BLOB_COUNT_LIMIT
 from plaita.ipc.messages import Answer
 from plaita.policy import lease, retry
 from plaita.policy.carrier import schema_version_of
-from plaita.policy.copies import continue_copy, timer_carrier
+from plaita.policy.copies import continue_copy
 from plaita.policy.dead_letter import envelope
 from plaita.store import executions, failures
 from plaita.store.call import Call, Refused, Value
@@ -33,12 +33,11 @@ from plaita.store.executions import (
     HandOn,
     Postpone,
     Retake,
-    Suspend,
     Suspended,
 )
 from plaita.store.failures import CountFailure
 from plaita.store.keys import Keys
-from plaita.supervisor import logs, post_mortem, records
+from plaita.supervisor import logs, post_mortem, records, suspends
 from plaita.supervisor.answers import HeldAnswers, weight
 from plaita.supervisor.dead_letters import DeadLetters, Notice
 from plaita.supervisor.executor import Died
@@ -178,40 +177,13 @@ class Settler:
 
     async def _suspended(self, held: Held, answer: Answer, elapsed_ms: int) -> bool:
         """Row, timer, lease and carrier in one call (DECISIONS 26). True when a cancel came first, which ends it."""
-        subscription = answer.subscription or {}
-        accepts = subscription.get("event_filter")
-        wait = str(held.step + 1)
-        call = executions.suspend(
-            held.keys,
-            Suspend(
-                execution_id=held.execution_id,
-                token=held.token,
-                step=held.step + 1,
-                node_id=held.node_id,
-                result=answer.result or b"null",
-                timing=records.timing(held, answer, "waiting"),
-                event_type=str(subscription.get("event_type") or ""),
-                correlation=str(subscription.get("correlation_id") or held.execution_id),
-                event_filter=jsontext.dumps(accepts) if accepts else None,
-                timeout_ms=subscription.get("timeout_ms"),
-                timer_fields=timer_carrier(
-                    held.fields,
-                    held.entry_id,
-                    execution_id=held.execution_id,
-                    flow_id=held.flow_id,
-                    tenant_id=held.tenant_id,
-                    wait=wait,
-                ),
-                stream=held.stream,
-                entry_id=held.entry_id,
-                active_ms_delta=elapsed_ms + held.unsaved_ms,
-                state=answer.state,
-                nodes=held.order + 1 if held.node_id not in held.timings else None,
-            ),
-        )
-        answered = await self._write_unless_cancelled(held, call)
+        wait = suspends.suspend_of(held, answer, elapsed_ms)
+        answered = await self._write_unless_cancelled(held, executions.suspend(held.keys, wait))
+        while isinstance(answered, Suspended) and answered.early:
+            wait = suspends.judged(held, wait, answered.early)
+            answered = await self._write_unless_cancelled(held, executions.suspend(held.keys, wait))
         if answered == "cancelled":
-            held.wait = wait  # its code has run: it may have something to undo
+            held.wait = str(wait.step)  # its code has run: it may have something to undo
             held.forestalled = {held.node_id: answer.result or b"null"}, dict(answer.state)
             held.active_ms += elapsed_ms
             held.unsaved_ms += elapsed_ms
@@ -224,8 +196,9 @@ class Settler:
                 execution_id=held.execution_id,
                 flow_id=held.flow_id,
                 node_id=held.node_id,
-                event_type=subscription.get("event_type"),
+                event_type=wait.event_type,
                 deadline_ms=answered.deadline_ms,
+                early_event=wait.early or None,
             )
         return False
 
@@ -235,7 +208,7 @@ class Settler:
         """As ``_write``; a suspend is refused while a cancel is asked for, which then is the holder's to do."""
         held.settling = True
         answer = await self._send_held(held, call)
-        held.settling = isinstance(answer, Value)
+        held.settling = isinstance(answer, Value) and not answer.value.early
         if isinstance(answer, Value):
             done: Suspended = answer.value
             return done

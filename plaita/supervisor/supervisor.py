@@ -56,7 +56,7 @@ from plaita.supervisor.template_handle import TemplateHandle, TemplateSettings
 from plaita.supervisor.templates import Templates
 from plaita.supervisor.temporary import TemporaryFolders
 from plaita.supervisor.view import View, generation_ids
-from plaita.supervisor.wiring import build_way, consumer_settings, keys_of, pool_settings
+from plaita.supervisor.wiring import build_way, consumer_settings, keys_of, pool_settings, services_of
 from plaita.supervisor.write_guard import WriteGuard
 from plaita.unix.notify import Notifier
 from plaita.unix.reaper import Exit
@@ -217,7 +217,8 @@ class Supervisor:
             skipped=self._admission.tell_skipped,
             may_adopt=lambda: self._registrar.registered,
         )
-        self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants)
+        services = services_of(config, self._keys, self._runner, stats)
+        self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants, services)
         self._leaving = Leaving(
             loop,
             self._runner,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from plaita.policy import retention
 from plaita.policy.generations import Stamps
 from plaita.runtime_config import Generations, SupervisorConfig
+from plaita.services.manager import ServiceManager
 from plaita.store.keys import Keys
+from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor.admission import Admission, AdmissionSettings
 from plaita.supervisor.affinity import Affinity
 from plaita.supervisor.breaker import Breaker
@@ -21,6 +23,7 @@ from plaita.supervisor.lease_keeper import LeaseKeeper
 from plaita.supervisor.paths import Paths
 from plaita.supervisor.pool import PoolSettings
 from plaita.supervisor.sender import Sender
+from plaita.supervisor.service_host import Lent
 from plaita.supervisor.settle import Settler, SettleSettings
 from plaita.supervisor.stats import Stats
 from plaita.supervisor.stepping import Stepper, StepPool, StepSettings
@@ -182,3 +185,8 @@ def build_way(
         holder_record=holder_record,
     )
     return Way(admission, entries, tenants, dispatch, breaker)
+
+
+def services_of(config: SupervisorConfig, keys: Keys, runner: AsyncRunner, stats: Stats) -> ServiceManager | None:
+    """The services that run along with this host; None with ``--no-services``."""
+    return ServiceManager(Lent(keys, config.consumer_name, runner, stats)) if config.services else None

@@ -26,7 +26,7 @@ from plaita.client.operations import remove_execution
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import ExecutionDeletedError, ExecutionLeaseError, RefusedError
 from plaita.policy.carrier import resume_payload, start_payload
-from plaita.policy.copies import continue_copy, same_body, timer_carrier
+from plaita.policy.copies import continue_copy, same_body, wake_carrier
 from plaita.policy.dead_letter import envelope
 from plaita.storage import RedisExecutionStorage
 from plaita.store import delayed, executions, failures, leases
@@ -101,7 +101,9 @@ class Cell:
 
     def suspended(self) -> None:
         begun = self.held()
-        timer = timer_carrier({}, "1-1", execution_id=self.execution_id, flow_id="noted", tenant_id="default", wait="1")
+        timer = wake_carrier(
+            {}, "1-1", "timeout", execution_id=self.execution_id, flow_id="noted", tenant_id="default", wait="1"
+        )
         self.world.do(
             executions.suspend(
                 self.world.keys,

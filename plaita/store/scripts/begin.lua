@@ -14,7 +14,7 @@
 -- include: begun
 -- include: resolve
 -- include: retried
--- include: waits
+-- include: wait_end
 -- include: wake_counters
 -- include: key_part
 -- include: tombstones
@@ -22,7 +22,7 @@
 -- include: tenant_gate
 local KIND, BASE = ARGV[13], ARGV[20] .. ':execution:'
 local row = redis.pcall('HMGET', KEYS[1], 'status', 'flow_id', 'next_node', 'lost', 'lost_node', 'attempts', 'created_at',
-  'started_at', 'wait', 'woken', 'begun')
+  'started_at', 'wait', 'woken', 'begun', 'used_events')
 if row.err then
   return {'refused', 'wrong_type', redis.call('TYPE', KEYS[1]).ok}
 end
@@ -117,13 +117,19 @@ local function leave_wait()
     if resumes and ARGV[16] ~= '' and ARGV[16] ~= (row[9] or '') then
       return {'refused', 'stale_wait', row[9] or ''}
     end
+    if resumes and ARGV[15] ~= '' and event_is_used(row[12], ARGV[15]) then
+      return {'refused', 'stale_wait', row[9] or ''} -- it ended an earlier wait of this execution
+    end
     if resumes then
       set('woken', KIND)
       set('wake_data', ARGV[14] ~= '' and ARGV[14] or 'null')
       set('wake_id', ARGV[15])
+      if ARGV[15] ~= '' then
+        set('used_events', with_used_event(row[12], ARGV[15]))
+      end
     end
   end
-  drop_timer(KEYS[8], KEYS[9], ARGV[20], ARGV[1], row[9])
+  end_wait(KEYS[1], KEYS[8], KEYS[9], ARGV[20], ARGV[1], row[9])
   return nil
 end
 

@@ -33,6 +33,6 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
   redis.call('INCR', KEYS[4])
   redis.call('PEXPIRE', KEYS[4], ttl)
 end
+end_wait(KEYS[1], KEYS[13], KEYS[14], ARGV[6], ARGV[1], row[4])
 remove_row(ARGV[6], ARGV[1], row[1], row[2], row[3])
-drop_timer(KEYS[13], KEYS[14], ARGV[6], ARGV[1], row[4])
 return {'ok', row[1] and 1 or 0, deleted_at}

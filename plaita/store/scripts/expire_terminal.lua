@@ -6,12 +6,13 @@
 -- include: remove
 local removed = 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now_ms()), 'LIMIT', 0, ARGV[2])) do
-  local row = redis.call('HMGET', ARGV[1] .. ':execution:' .. execution_part(id), 'status', 'retried', 'wait')
+  local key = ARGV[1] .. ':execution:' .. execution_part(id)
+  local row = redis.call('HMGET', key, 'status', 'retried', 'wait')
   if row[1] and not TERMINAL[row[1]] then
     redis.call('ZREM', KEYS[1], id) -- woken again since
   else
+    end_wait(key, KEYS[3], KEYS[4], ARGV[1], id, row[3])
     remove_row(ARGV[1], id, row[1], row[2]) -- the dedup claim has its own time
-    drop_timer(KEYS[3], KEYS[4], ARGV[1], id, row[3])
     redis.call('DEL', ARGV[1] .. ':execution:fencegen:' .. execution_part(id))
     removed = removed + 1
   end

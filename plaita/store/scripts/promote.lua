@@ -5,7 +5,7 @@
 -- include: time
 -- include: slice
 -- include: dead_letter
--- include: waits
+-- include: wait_end
 local now, moved, bad, trimmed = now_ms(), 0, 0, 0
 
 local LEAST = {q = 3, w = 3, t = 5}
@@ -23,6 +23,7 @@ local function time_is_over(timer)
     return false
   end
   redis.call('HSET', timer[2], 'woken', 'timeout', 'wake_data', 'null', 'wake_id', '', 'last_update_time', text(now))
+  unsubscribe(timer[2])
   timer[#timer + 1], timer[#timer + 2] = 'wait', timer[3]
   redis.call('XADD', KEYS[3], '*', unpack(timer, 4))
   return true

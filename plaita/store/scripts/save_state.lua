@@ -8,6 +8,7 @@
 --     terminal (status), no_row
 -- include: lease
 -- include: time
+-- include: wait_end
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'hash' and kind ~= 'none' then
   return {'refused', 'wrong_type', kind}
@@ -76,6 +77,7 @@ if status == 'suspended' and (row[1] ~= 'suspended' or (row[3] or '') == '') the
   set('wait_since', now)
 elseif status ~= 'suspended' and (row[3] or '') ~= '' then
   blank_wait('')
+  unsubscribe(KEYS[1]) -- a timer that is left finds that nobody waits on it
 end
 if TERMINAL[status] then
   set('ended_at', ARGV[11] ~= '' and ARGV[11] or row[6] or now)

@@ -1,39 +1,98 @@
--- A node waits: its pending result, the wait, the timer, the release and the ack in one call (ledger F3, DECISIONS 26).
+-- A node waits: its pending result, the wait, where events find it, the timer, the service's task, the release and the
+-- ack in one call (ledger F3, DECISIONS 26, 27).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry of this node, 8 index of running,
---      9 index of suspended, 10 stream of the carrier, 11 delayed, 12 delayed bodies
+--      9 index of suspended, 10 stream of the carrier, 11 delayed, 12 delayed bodies, 13 events kept for this wait,
+--      14 wake stream
 -- ARGV 1 token, 2 step, which names the wait, 3 active ms delta, 4 entry id, 5 group, 6 execution id, 7 key part of the node,
---      8 timeout ms or '', 9 ns, 10 number n of timer words, 11..10+n those, then the row's fields
--- ok: done before 0|1, deadline ms or ''. refused: see lib/settle; cancel (reason): the holder ends it instead
+--      8 timeout ms or '', 9 ns, 10 the early event that ends the wait at once, or '', 11 how long events are kept ms,
+--      12..16 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
+--      17.. those words in this order, then the row's fields
+-- ok: done before 0|1, deadline ms or '', {event id, log id, data, ...}: events that came before the wait did; where there
+--     are any, nothing was written: the caller says which of them end the wait and which do not, and sends again.
+-- refused: see lib/settle; cancel (reason): the holder ends it instead
 -- include: settle
 -- include: retried
 -- include: carrier
 -- include: slice
 -- include: delayed
--- include: waits
+-- include: wait_end
 local refusal, row, flags, done = check('suspend')
 if refusal then
   return refusal
 end
 if done then
   local wait = redis.call('HMGET', KEYS[1], 'wait', 'wait_deadline')
-  return {'ok', 1, wait[1] == ARGV[2] and wait[2] or ''}
+  return {'ok', 1, wait[1] == ARGV[2] and wait[2] or '', {}}
 end
 if flags[4] then
   return {'refused', 'cancel', flags[4]}
 end
-local now, deadline = now_ms(), ''
-local words = tonumber(ARGV[10])
-if ARGV[8] ~= '' then
-  deadline = text(now + ARGV[8])
-  local timer = slice(ARGV, 11, 10 + words)
-  table.insert(timer, 1, KEYS[1])
-  table.insert(timer, 2, ARGV[2])
-  delay(KEYS[11], KEYS[12], timer_name(ARGV[9], ARGV[6], ARGV[2]), now + ARGV[8], 't', timer)
+
+local at, groups = 17, {}
+for i = 1, 5 do
+  local words = tonumber(ARGV[11 + i])
+  groups[i] = slice(ARGV, at, at + words - 1)
+  at = at + words
+end
+local timer, places, task, carrier, ruled_out = unpack(groups)
+local now = now_ms()
+
+-- Events of this type and correlation since the execution exists, less those that it has used and those ruled out.
+-- Returns the chosen one's data, or nil and the rest.
+local used = redis.call('HGET', KEYS[1], 'used_events')
+local function early_events()
+  local kept, rest, out = redis.call('HGETALL', KEYS[13]), {}, {}
+  for _, id in ipairs(ruled_out) do
+    out[id] = true
+  end
+  for i = 1, #kept, 2 do
+    local event = cmsgpack.unpack(kept[i + 1])
+    local when = tonumber(event[1])
+    local counts = when >= (tonumber(row[7]) or 0) and now - when < tonumber(ARGV[11])
+    if counts and not out[kept[i]] and not event_is_used(used, kept[i]) then
+      if kept[i] == ARGV[10] then
+        return event[3]
+      end
+      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = kept[i], event[2], event[3]
+    end
+  end
+  return nil, rest
+end
+
+local data, others
+if #places > 0 then
+  data, others = early_events()
+  if not data and #others > 0 then
+    return {'ok', 0, '', others}
+  end
 end
 
 local function set(name, value)
   ARGV[#ARGV + 1] = name
   ARGV[#ARGV + 1] = value
+end
+local deadline = ARGV[8] ~= '' and text(now + ARGV[8]) or ''
+if data then
+  set('woken', 'event')
+  set('wake_data', data)
+  set('wake_id', ARGV[10])
+  set('used_events', with_used_event(used, ARGV[10]))
+  carrier[#carrier + 1], carrier[#carrier + 2] = 'wait', ARGV[2]
+  redis.call('XADD', KEYS[14], '*', unpack(carrier))
+else
+  if deadline ~= '' then
+    table.insert(timer, 1, KEYS[1])
+    table.insert(timer, 2, ARGV[2])
+    delay(KEYS[11], KEYS[12], timer_name(ARGV[9], ARGV[6], ARGV[2]), deadline, 't', timer)
+  end
+  if #places > 0 then
+    set('wait_index', subscribe(ARGV[6], places))
+  end
+  if #task > 0 then
+    redis.call('ZADD', task[1], text(now), task[3])
+    redis.call('HSET', task[2], task[3], ARGV[6])
+    set('wait_task', table.concat(task, '\n'))
+  end
 end
 set('active_ms', active_ms(row, ARGV[3]))
 set('last_update_time', text(now))
@@ -43,7 +102,7 @@ if retried_has(row[5], ARGV[7]) then
   redis.call('DEL', KEYS[7])
   set('retried', retried_without(row[5], ARGV[7]))
 end
-write_row(11 + words)
+write_row(at)
 if flags[5] then
   redis.call('DEL', KEYS[6])
 end
@@ -51,4 +110,4 @@ redis.call('ZREM', KEYS[8], ARGV[6])
 redis.call('ZADD', KEYS[9], row[7] or text(now), ARGV[6])
 redis.call('DEL', KEYS[4])
 settle_carrier(KEYS[10], ARGV[5], ARGV[4])
-return {'ok', 0, deadline}
+return {'ok', 0, deadline, {}}

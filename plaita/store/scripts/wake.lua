@@ -1,13 +1,13 @@
 -- End a wait, once: mark the row, drop the timer and send the carrier, all in one call (DECISIONS 26).
 -- KEYS 1 row, 2 tombstone, 3 wake stream, 4 delayed, 5 delayed bodies
 -- ARGV 1 tenant, 2 execution id, 3 ns, 4 event|timeout, 5 data, 6 event id or '', 7 wait or '', 8 nonce,
---      9.. carrier fields
+--      9 whether others know the event by that id 0|1, 10.. carrier fields
 -- ok: status, woken by this call or the same event before 0|1, reason it was not (terminal, not_waiting, already_woken,
---     stale_wait). refused: tombstoned (when, why), no_row, wrong_type
+--     stale_wait, used_event). refused: tombstoned (when, why), no_row, wrong_type
 -- include: lease
--- include: time
--- include: waits
-local row = redis.pcall('HMGET', KEYS[1], 'status', 'wait', 'woken', 'wake_id', 'woken_by')
+-- include: slice
+-- include: wake_row
+local row = redis.pcall('HMGET', KEYS[1], 'status', 'wait', 'woken', 'wake_id', 'woken_by', 'used_events')
 if row.err then
   return {'refused', 'wrong_type', redis.call('TYPE', KEYS[1]).ok}
 end
@@ -38,9 +38,11 @@ end
 if given(woken) then
   return {'ok', status, 0, 'already_woken'}
 end
-redis.call('HSET', KEYS[1], 'woken', ARGV[4], 'wake_data', ARGV[5], 'wake_id', ARGV[6], 'woken_by', ARGV[8],
-  'last_update_time', text(now_ms()))
-drop_timer(KEYS[4], KEYS[5], ARGV[3], ARGV[2], wait)
-ARGV[#ARGV + 1], ARGV[#ARGV + 2] = 'wait', wait
-redis.call('XADD', KEYS[3], '*', unpack(ARGV, 9))
+local named = ARGV[9] == '1'
+if named and event_is_used(row[6], ARGV[6]) then
+  return {'ok', status, 0, 'used_event'}
+end
+local by = {kind = ARGV[4], data = ARGV[5], event_id = ARGV[6], named = named, nonce = ARGV[8]}
+local at = {delayed = KEYS[4], bodies = KEYS[5], ns = ARGV[3], wake = KEYS[3]}
+wake_row(KEYS[1], ARGV[2], wait, row[6], by, at, slice(ARGV, 10, #ARGV))
 return {'ok', status, 1, ''}

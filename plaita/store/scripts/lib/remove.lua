@@ -1,6 +1,6 @@
 -- include: key_part
 -- include: retried
--- include: waits
+-- include: wait_end
 -- include: statuses
 -- Takes a row with all that belongs to it, but for fencegen and tombstone.
 

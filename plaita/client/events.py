@@ -1,0 +1,98 @@
+"""Publishing events (DECISIONS 27): one call, whoever waits is woken by a supervisor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from plaita import ids, jsontext
+from plaita.client.operations import Operation, ask
+from plaita.errors import InputError
+from plaita.flow.waiting import MAX_NAME_LENGTH
+from plaita.store import events
+from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
+
+MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedEvent:
+    """``duplicate``: an event with this id was published in the last 7 days; nothing was done. ``message_id``: its place
+    in the event log."""
+
+    event_id: str
+    event_type: str
+    correlation_id: str | None
+    tenant_id: str
+    message_id: str
+    duplicate: bool
+
+
+def publish(
+    keys: Keys,
+    event_type: str,
+    data: Any = None,
+    *,
+    correlation_id: str | None = None,
+    event_id: str | None = None,
+    source: str = "",
+    family: str | None = None,
+) -> Operation[PublishedEvent]:
+    """Publish an event of a type.
+
+    With ``correlation_id`` it goes to the waits of that correlation (an execution's id, unless its node gave another),
+    and is kept 7 days for those that have yet to begin. Without, it reaches whoever waits for the type at this moment
+    and gave no correlation of their own. ``event_id``: the same id is the same event. ``data``: at most 64 KiB of JSON.
+
+    Raises InputError.
+    """
+    check_tenant(keys.tenant)
+    named = event_id is not None
+    event = events.Event(
+        event_id=ids.check_id(event_id, "event id") if named else ids.new_execution_id(),
+        event_type=_name(event_type, "event type"),
+        data=_encoded(data),
+        correlation=None if correlation_id is None else _name(correlation_id, "correlation id"),
+        source=_source(source),
+        named=named,
+        config_family=family,
+    )
+    published = yield from ask(events.publish(keys, event))
+    tenant = keys.tenant or DEFAULT_TENANT
+    return PublishedEvent(
+        event.event_id, event.event_type, event.correlation, tenant, published.log_id, published.before and named
+    )
+
+
+def _name(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what}: {value!r} is no name; a text that is not empty is wanted")
+    if len(value) > MAX_NAME_LENGTH:
+        raise InputError(f"{what}: it has {len(value)} characters; the limit is {MAX_NAME_LENGTH}")
+    return _carried(value, what)
+
+
+def _source(value: object) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
+        raise InputError(f"source: a text of at most {MAX_NAME_LENGTH} characters is wanted")
+    return _carried(value, "source")
+
+
+def _carried(value: str, what: str) -> str:
+    try:
+        jsontext.check(value, what)
+    except jsontext.JSONValueError as error:
+        raise InputError(str(error)) from None
+    return value
+
+
+def _encoded(data: Any) -> bytes:
+    try:
+        encoded = jsontext.dumps(data)
+    except jsontext.JSONValueError as error:
+        raise InputError(f"data: {error}") from None
+    if len(encoded) > MAX_DATA_BYTES:
+        raise InputError(
+            f"data: {len(encoded)} bytes; an event brings at most {MAX_DATA_BYTES}: put it elsewhere, send where it is"
+        )
+    return encoded

@@ -1,0 +1,50 @@
+"""What a service is given, and how one goes on through what Redis answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, Literal, Protocol, TypeVar
+
+from plaita.policy.backoff import backoff_s
+from plaita.store.call import Answer, Call, Refused, Value
+from plaita.store.keys import Keys
+
+T = TypeVar("T")
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class ServiceHost(Protocol):
+    """``consumer`` names this host in consumer groups."""
+
+    keys: Keys
+    consumer: str
+
+    async def run(self, call: Call[T]) -> Answer[T]:
+        """Send a call."""
+        ...
+
+    def tell(self, level: Level, event: str, **fields: Any) -> None:
+        """Log an event."""
+        ...
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        ...
+
+
+class NotServed(Exception):
+    """Redis did not do it, now; what was begun is left to be taken up again."""
+
+
+async def served(host: ServiceHost, call: Call[T], *, tries: int = 4) -> T:
+    """The value of a call, sent again while that may help. Raises NotServed."""
+    for attempt in range(tries):
+        answer = await host.run(call)
+        if isinstance(answer, Value):
+            return answer.value
+        if isinstance(answer, Refused) or not call.idempotent:
+            break
+        await asyncio.sleep(backoff_s(attempt, base=0.05, cap=1.0, jitter=random.random()))
+    raise NotServed(f"{call.name}: {answer}")

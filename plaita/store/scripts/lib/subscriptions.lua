@@ -1,0 +1,39 @@
+-- A wait in the index of subscriptions (DECISIONS 28). The row's `wait_index` names all places it stands in, a line each:
+-- execution id, hash of key sets, key set, set of who uses that key set, sets of the index. `wait_task`, of a service's
+-- task, likewise: sorted set, hash, task id. Sets of ids, so that doing it twice changes nothing and nothing is counted.
+local function lines_of(joined)
+  local lines = {}
+  for line in string.gmatch(joined or '', '[^\n]+') do
+    lines[#lines + 1] = line
+  end
+  return lines
+end
+
+-- `places`: what `wait_index` has after the id. Returns the value for it.
+local function subscribe(id, places)
+  redis.call('HSET', places[1], places[2], places[3])
+  for i = 3, #places do
+    redis.call('SADD', places[i], id)
+  end
+  return id .. '\n' .. table.concat(places, '\n')
+end
+
+-- Out of every place: what is woken or over is not to be found by an event any more. The key set goes with its last user.
+local function unsubscribe(row)
+  local found = redis.call('HMGET', row, 'wait_index', 'wait_task')
+  local places = lines_of(found[1])
+  for i = 4, #places do
+    redis.call('SREM', places[i], places[1])
+  end
+  if #places >= 4 and redis.call('EXISTS', places[4]) == 0 then
+    redis.call('HDEL', places[2], places[3])
+  end
+  local task = lines_of(found[2])
+  if #task == 3 then
+    redis.call('ZREM', task[1], task[3])
+    redis.call('HDEL', task[2], task[3])
+  end
+  if #places + #task > 0 then
+    redis.call('HDEL', row, 'wait_index', 'wait_task')
+  end
+end

@@ -1,0 +1,34 @@
+-- include: waits
+-- include: subscriptions
+-- include: key_part
+local USED_EVENTS = 100 -- remembered, of each execution
+
+-- Nobody else is to end this wait: its timer, its places in the index and its task go.
+local function end_wait(row, delayed, bodies, ns, id, wait)
+  if given(wait) then
+    local name = timer_name(ns, id, wait)
+    redis.call('ZREM', delayed, name)
+    redis.call('HDEL', bodies, name)
+    unsubscribe(row)
+  end
+end
+
+-- The ids of events that woke an execution, so that none wakes it twice (DECISIONS 27): encoded, a blank between.
+local function used_part(event_id)
+  return (string.gsub(key_part(event_id), '%s', function(blank)
+    return string.format('%%%02X', string.byte(blank))
+  end))
+end
+
+local function event_is_used(used, event_id)
+  return given(used) and string.find(' ' .. used .. ' ', ' ' .. used_part(event_id) .. ' ', 1, true) ~= nil
+end
+
+local function with_used_event(used, event_id)
+  local all = {}
+  for part in string.gmatch(used or '', '%S+') do
+    all[#all + 1] = part
+  end
+  all[#all + 1] = used_part(event_id)
+  return table.concat(all, ' ', math.max(1, #all - USED_EVENTS + 1))
+end
