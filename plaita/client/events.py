@@ -17,8 +17,8 @@ MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16
 
 @dataclass(frozen=True, slots=True)
 class PublishedEvent:
-    """``duplicate``: an event with this id was published in the last 7 days; nothing was done. ``message_id``: its place
-    in the event log."""
+    """``duplicate``: an event with this id was published in the last 7 days; nothing was done. ``message_id``: its
+    place in the event log."""
 
     event_id: str
     event_type: str

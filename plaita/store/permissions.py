@@ -22,7 +22,7 @@ _ON_A_ROW = (
     "ZREVRANGE K 0 0", "ZSCAN K 0", "ZSCORE K m",
 )  # fmt: skip
 _ON_A_STREAM = (
-    "XACK K g 0-1", "XADD K * f v", "XCLAIM K g c 0 0-1", "XDEL K 0-1", "XGROUP CREATE K g 0",
+    "XACK K g 0-1", "XADD K * f v", "XAUTOCLAIM K g c 1 0-0", "XCLAIM K g c 0 0-1", "XDEL K 0-1", "XGROUP CREATE K g 0",
     "XGROUP DELCONSUMER K g c", "XINFO GROUPS K", "XINFO CONSUMERS K g", "XLEN K", "XPENDING K g", "XRANGE K - +",
     "XREADGROUP GROUP g c STREAMS K >",
     "XREVRANGE K + -", "XTRIM K MAXLEN 0",
@@ -46,7 +46,7 @@ def commands(keys: Keys) -> list[tuple[str, list[str]]]:
     found = [("", form.split(" ")) for form in _WITHOUT_A_KEY]
     for forms, names in (
         (_ON_A_ROW, (keys.row("doctor"),)),
-        (_ON_A_STREAM, (keys.queue, keys.wake)),
+        (_ON_A_STREAM, (keys.queue, keys.wake, keys.event_log)),
         (("XADD K * f v", "XRANGE K - +", "XTRIM K MAXLEN 0"), (keys.dead_letters,)),
         (("ZADD K 1 m", "ZREM K m", "ZRANGEBYSCORE K 0 0"), (keys.delayed,)),
         (("SET K v", "GET K"), (keys.instance("doctor"), keys.tombstone("doctor"))),

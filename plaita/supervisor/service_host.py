@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lent:
     """A ``ServiceHost``."""
 

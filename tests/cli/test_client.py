@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plaita import AsyncClient, Client
-from plaita.client import NotInThisVersionError, operations
+from plaita.client import operations
 from plaita.errors import ConfigError, InputError, RefusedError, UnreachableError, WaitTimeoutError
 from plaita.flow.outline import flow_hash
 from plaita.jsontext import dumps
@@ -57,16 +57,30 @@ def test_async_client_runs_calls_at_the_same_time(connected: str, hello: dict[st
                 await client.wait_all([one.execution_id for one in started], timeout=0.1)
             with pytest.raises(RefusedError):
                 await client.resume("e", "event")
-            with pytest.raises(NotInThisVersionError):
-                await client.publish("paid")
+            assert (await client.publish("paid", {"n": 1}, event_id="e1")).duplicate is False
+            assert (await client.publish("paid", {"n": 1}, event_id="e1")).duplicate is True
 
     asyncio.run(work())
 
 
-def test_what_this_version_does_not_do_says_so(connected: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "named", "told"),
+    [
+        (("",), {}, "event type"),
+        (("x" * 1025,), {}, "event type"),
+        (("paid", float("nan")), {}, "data"),
+        (("paid", "x" * 70_000), {}, "65536"),
+        (("paid",), {"correlation_id": ""}, "correlation id"),
+        (("paid",), {"correlation_id": "\ud800"}, "correlation id"),
+        (("paid",), {"event_id": "a b"}, "event id"),
+    ],
+)
+def test_an_event_that_cannot_be_published_says_why(
+    connected: str, arguments: tuple[Any, ...], named: dict[str, Any], told: str
+) -> None:
     with Client() as client:
-        with pytest.raises(NotInThisVersionError, match="publish"):
-            client.publish("paid")
+        with pytest.raises(InputError, match=told):
+            client.publish(*arguments, **named)
 
 
 def test_wrong_settings_and_nobody_there(connected: str) -> None:

@@ -128,6 +128,7 @@ class Life:
     woken: str = ""
     data: Any = None
     event_id: str = ""
+    used: set[str] = field(default_factory=set)  # events that ended a wait: none ends another (DECISIONS 27)
     failures: Counter[str] = field(default_factory=Counter)  # noderetry: of each node in a row (S11)
     retries: int = 0  # noderefetch (S12)
     wakeups: int = 0  # g1wakeups (S13)
@@ -253,6 +254,8 @@ class Reference:
             return "done"  # the same event sent again is one wake
         if deed.kind in ("continue", "retry"):
             return self.ask_to_go_on(life, deed.kind, word)
+        if word == "done" and data and data["event_id"] in life.used:
+            return "used_event"
         if word == "done":
             self.wake(life, deed.kind, data)
             self.new.append(Carrier(deed.kind, life.name, life.wait))
@@ -280,6 +283,7 @@ class Reference:
     def wake(self, life: Life, kind: str, data: Any) -> None:
         life.woken, life.data = kind, data
         life.event_id = data["event_id"] if data else ""
+        life.used |= {life.event_id} - {""}
 
     def do_cancel(self, deed: Deed) -> str:
         life = self.lives[deed.name]
@@ -460,7 +464,7 @@ class Reference:
             return "runs"  # it may not: it ends, and this is the carrier it ends with
         if life.state == "waits" and life.cancel and word in ("drop", "ends"):
             return "stops"
-        if word == "ends" and carrier.wait not in ("", life.wait):
+        if word == "ends" and (carrier.wait not in ("", life.wait) or carrier.event_id in life.used):
             return "poison"
         return word
 
