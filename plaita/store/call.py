@@ -163,3 +163,11 @@ def expect(answer: Answer[T]) -> T:
     if isinstance(answer, Refused):
         raise RefusedError(answer.reason, f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason)
     raise UnreachableError(answer.error)
+
+
+def load_scripts() -> int:
+    """Read every script of the package now; how many. For a process that lives long: later its files may be another
+    release's, or it may have no descriptor left to read them with."""
+    names = [path.name for path in resources.files("plaita.store").joinpath("scripts").iterdir()]
+    wanted = [script(name.removesuffix(".lua")).sha for name in names if name.endswith(".lua")]
+    return len(wanted)

@@ -6,6 +6,7 @@ so it may have threads). When stderr blocks, the queue fills and further lines a
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import logging
 import logging.handlers
@@ -17,6 +18,7 @@ from typing import Any
 from plaita.clock import iso_utc, wall_ms
 
 _QUEUE_LINES = 10_000
+codecs.lookup("unicode_escape")  # else it is read from disk for the first odd value, which may tell that that cannot be
 _logger = logging.getLogger("plaita")
 
 

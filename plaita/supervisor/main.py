@@ -19,6 +19,7 @@ import plaita
 from plaita.errors import ConfigError, PlaitaError
 from plaita.ids import new_incarnation
 from plaita.runtime_config import SupervisorConfig, effective, generations
+from plaita.store.call import load_scripts
 from plaita.supervisor import crash_points, logs, metrics
 from plaita.supervisor.control import ControlServer, inode_of, listen, remove_socket
 from plaita.supervisor.early_stop import EarlyStop, StoppedEarly, hear_no_more
@@ -29,6 +30,7 @@ from plaita.supervisor.supervisor import Supervisor
 from plaita.supervisor.temporary import sweep_dead_folders
 from plaita.supervisor.trees import new_mark, sweep_dead_trees
 from plaita.tenancy import set_default_tenant_once
+from plaita.unix import spare
 from plaita.unix.limits import problems
 from plaita.unix.prctl import set_child_subreaper, set_dumpable
 
@@ -69,6 +71,8 @@ def run(config: SupervisorConfig) -> int:
 def _run(config: SupervisorConfig, stats: Stats, early: EarlyStop) -> int:
     set_dumpable(False)
     set_default_tenant_once()
+    spare.keep()
+    load_scripts()
     setproctitle.setproctitle(f"plaita: supervisor {config.instance_id} starting")
     ids = generations(config)
     logs.info(

@@ -49,7 +49,12 @@ class Reaping:
         if self._uncertain():
             return
         known = self._known()
-        for pid in children_of(os.getpid()):
+        try:
+            children = children_of(os.getpid())
+        except OSError as error:  # no descriptor left: in a second it looks again
+            logs.warning("stray.unknown", error=error)
+            return
+        for pid in children:
             if pid in known:
                 continue
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -135,11 +135,20 @@ class TemplateHandle:
             raise
 
     def _readable(self) -> None:
+        reset = False
         while self._socket is not None:
             try:
                 received = receive(self._socket)
             except BlockingIOError:
                 return
+            except ConnectionResetError as error:
+                # It ended with ticks unread, which the kernel tells once and first. Its last words are still there: a
+                # Fatal that is not heard would make it start over and over.
+                if reset:
+                    self._closed(str(error))
+                    return
+                reset = True
+                continue
             except (OSError, FrameError) as error:
                 self._closed(str(error))
                 return

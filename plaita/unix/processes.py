@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TextIO, cast
 
+from plaita.unix import spare
+
 TREE_VARIABLE = "PLAITA_TREE"
 TEMPLATE_TITLE = "plaita: template"
 TEMPLATE_MODULE = "plaita.executor.template"
@@ -41,8 +43,7 @@ class ProcessStat:
 def process_stat(pid: int) -> ProcessStat | None:
     """The process's line, or None when there is none (any more)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
+        line = spare.read_bytes(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     opening, closing = line.find(b"("), line.rfind(b")")
@@ -68,7 +69,7 @@ def start_ticks(pid: int) -> int | None:
 
 def pids() -> Iterator[int]:
     """Every pid in /proc at this moment."""
-    for name in os.listdir("/proc"):
+    for name in spare.names_in("/proc"):
         if name.isdigit():
             yield int(name)
 
@@ -82,9 +83,8 @@ def children_of(pid: int) -> list[int]:
     """The live children of a process (of all its threads), zombies included."""
     found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found.extend(int(child) for child in file.read().split())
+        for thread in spare.names_in(f"/proc/{pid}/task"):
+            found.extend(map(int, spare.read_bytes(f"/proc/{pid}/task/{thread}/children").split()))
     except (FileNotFoundError, ProcessLookupError):  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
         return [stat.pid for stat in all_processes() if stat.parent == pid]
     return found
@@ -150,10 +150,15 @@ def kill_session(session: int, signal_number: int = signal.SIGKILL) -> int:
     """Signal the group that the session's leader made, then every other process of the session; the number reached.
 
     A shell with job control gives each of its children a group of its own, so the group alone is not enough.
-    The same condition as for ``kill_group``. One walk over /proc: for the moment of a kill, not for each step.
+    The same condition as for ``kill_group``. One walk over /proc: for the moment of a kill, not for each step. Where
+    that is impossible (no descriptor left) the group is all that is reached; never raises.
     """
     reached = int(kill_group(session, signal_number))
-    for pid in session_members(session):
+    try:
+        members = session_members(session)
+    except OSError:
+        return reached
+    for pid in members:
         if pid != os.getpid() and send_signal(pid, signal_number):
             reached += 1
     return reached
@@ -175,8 +180,7 @@ def kill_sessions(sessions: Collection[int]) -> int:
 def tree_mark(pid: int) -> str | None:
     """The value of PLAITA_TREE the process was started with; None without one, or where it may not be read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            block = file.read()
+        block = spare.read_bytes(f"/proc/{pid}/environ")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     wanted = TREE_VARIABLE.encode() + b"="
@@ -189,8 +193,7 @@ def tree_mark(pid: int) -> str | None:
 def is_template(pid: int) -> bool:
     """Whether the process is a template by its command line, before or after it set its title."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            line = file.read(4096)
+        line = spare.read_bytes(f"/proc/{pid}/cmdline", 4096)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
     return line.startswith(TEMPLATE_TITLE.encode()) or TEMPLATE_MODULE.encode() in line.split(b"\0")
@@ -339,9 +342,8 @@ def catches(pid: int, signal_number: int) -> bool:
 
 
 def rss_kib(pid: int) -> int | None:
-    """Resident memory in KiB from /proc/<pid>/statm, or None when the process is gone."""
+    """Resident memory in KiB from /proc/<pid>/statm, or None when the process is gone, or cannot be looked at."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
-    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return int(spare.read_bytes(f"/proc/{pid}/statm").split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
+    except (OSError, IndexError):
         return None
