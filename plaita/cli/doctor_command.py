@@ -12,7 +12,7 @@ import typer
 
 from plaita.cli import exits
 from plaita.cli.options import Session, with_session
-from plaita.cli.output import console, note, print_json, printable
+from plaita.cli.output import console, print_json, printable
 
 if TYPE_CHECKING:
     from plaita.client.doctor import Seen
@@ -101,8 +101,7 @@ def _look_at_redis(session: Session, wanted: Any) -> Seen:
         found = reachable.not_started(shown, str(config.embedded))
         return asking.Seen(False, [found], {"url": shown, "product": None, "version": None, "role": None})
     tenants = load_tenant_config(flags=session.flags)
-    for warning in tenants.warnings:
-        note(f"WARNING: {warning}")
+    session.tell(tenants)
     endpoint = parse_endpoint(url)
     shown = endpoint.shown
     local = doctor_host.is_local(shown)

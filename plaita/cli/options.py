@@ -15,7 +15,7 @@ from plaita.errors import ConfigError, PlaitaError
 if TYPE_CHECKING:
     from plaita.client import Client
     from plaita.client.operations import Operation
-    from plaita.runtime_config import ClientConfig, RetentionConfig
+    from plaita.runtime_config import ClientConfig, ConnectionConfig, RetentionConfig
 
 T = TypeVar("T")
 
@@ -41,22 +41,32 @@ class Session:
         self.flags = {"redis_url": redis_url, "embedded": embedded, "tenant": tenant}
         self.json = json_output
         self._client: Client | None = None
+        self._told: set[str] = set()
 
     @functools.cached_property
     def config(self) -> ClientConfig:
         from plaita.runtime_config import load_client_config
 
-        return load_client_config(flags=self.flags)
+        found = load_client_config(flags=self.flags)
+        self.tell(found)
+        return found
+
+    def tell(self, config: ConnectionConfig) -> None:
+        """What was wrong with the settings and not so bad as to stop, each once."""
+        from plaita.cli.output import note
+
+        for warning in config.warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                note(f"WARNING: {warning}")
 
     @functools.cached_property
     def retention(self) -> RetentionConfig:
         """How long what is over is remembered; what was wrong with those settings is told (ledger D2)."""
-        from plaita.cli.output import note
         from plaita.runtime_config import load_retention_config
 
         found = load_retention_config(flags=self.flags)
-        for warning in found.warnings:
-            note(f"WARNING: {warning}")
+        self.tell(found)
         return found
 
     @property

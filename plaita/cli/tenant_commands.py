@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plaita.cli.options import Session, new_app, with_session
-from plaita.cli.output import console, facts, note, print_json, table
+from plaita.cli.output import console, facts, print_json, table
 from plaita.errors import InputError
 from plaita.policy.retention import retention_ms, tombstone_ttl_ms
 
@@ -24,8 +24,7 @@ def _settings(session: Session) -> TenantConfig:
     from plaita.runtime_config import load_tenant_config
 
     found = load_tenant_config(flags=session.flags)
-    for warning in found.warnings:
-        note(f"WARNING: {warning}")
+    session.tell(found)
     return found
 
 

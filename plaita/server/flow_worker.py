@@ -30,6 +30,7 @@ from plaita.storage.base import ExecutionStorage, FlowStorage
 from plaita.storage.redis import RedisExecutionStorage
 from plaita.store.executions import Row
 from plaita.store.keys import TERMINAL, Keys
+from plaita.supervisor import logs
 from plaita.tenancy import set_default_tenant_once
 
 T = TypeVar("T")
@@ -389,4 +390,7 @@ def _configuration(settings: dict[str, Any]) -> SupervisorConfig:
     unknown = sorted(set(settings) - set(SupervisorConfig.model_fields))
     if unknown:
         raise InputError(f"settings: {', '.join(map(repr, unknown))} are none; see docs/configuration.md")
-    return load_runtime_config("worker", flags=settings, file=os.devnull)
+    found = load_runtime_config("worker", flags=settings, file=os.devnull)
+    for warning in found.warnings:
+        logs.warning("config.warning", warning=warning)
+    return found

@@ -257,6 +257,8 @@ def _tombstone_ms() -> int:
     """As long as the settings say, which supervisors read their age limit from too: a carrier that one of them would
     still run must meet it (ledger D2). Raises ConfigError."""
     kept = load_retention_config()
+    for warning in kept.warnings:
+        _log.warning("%s", warning)
     return tombstone_ttl_ms(
         kept.execution_tombstone_ttl_seconds, kept.execution_state_ttl_days, kept.task_max_age_seconds
     )

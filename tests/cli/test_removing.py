@@ -57,6 +57,14 @@ def test_D2_how_long_a_tombstone_lives(
     assert ("WARNING" in told.err) is warns
 
 
+def test_C1_what_was_wrong_with_a_setting_is_told_once_by_any_command(
+    stored: str, plaita: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAITA_QUEUE_NAMES", "q")  # no variable of plaita
+    for words in (("list",), ("rm", "none"), ("tenant", "list")):
+        assert plaita(*words).err.count("PLAITA_QUEUE_NAMES: not known and not read") == 1, words
+
+
 def test_D2_a_second_delete_keeps_its_time_and_only_lengthens(
     stored: str, plaita: Run, redis_do: Do, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -439,3 +439,13 @@ def test_a_server_that_is_away_while_a_step_runs_is_waited_for() -> None:
         finally:
             world.close()
             server.close()
+
+
+def test_C1_a_worker_says_what_it_takes_another_value_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PLAITA_DLQ_MAX_LEN", "many")
+    monkeypatch.setenv("PLAITA_TENANT_STATUS_EPOCH_STRICT", "0")
+    FlowWorker(world.executions, world.flows)
+    assert "PLAITA_DLQ_MAX_LEN: 'many'" in caplog.text
+    assert "tenant_status_epoch_strict: off" in caplog.text

@@ -438,3 +438,11 @@ def test_a_row_with_what_is_no_json_is_a_load_error(pair: Pair) -> None:
     pair.raw("HSET", pair.keys.row("e"), "r:z", "1", "status", "odd")
     with pytest.raises(ExecutionStateLoadError, match="cannot be loaded"):
         pair.executions.load_execution_state("e")
+
+
+def test_D2_a_delete_under_a_time_that_is_none_says_so(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS", "for ever")
+    pair.executions.delete_execution_state("e")
+    assert "PLAITA_EXECUTION_TOMBSTONE_TTL_SECONDS: 'for ever'" in caplog.text
