@@ -193,8 +193,8 @@ class ControlServer:
                 self._waiting[writer] = None
                 await self._answer(writer, answer)
                 self._waiting.pop(writer, None)
-        except (TimeoutError, ConnectionError):
-            return
+        except (TimeoutError, ConnectionError, asyncio.CancelledError):
+            return  # cancelled at the end of the loop: streams of Python 3.11 would complain of a task that says so
         finally:
             self._connections -= 1
             self._waiting.pop(writer, None)
@@ -227,6 +227,8 @@ class ControlServer:
 
     @staticmethod
     async def _answer(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
+        if writer.is_closing():  # the client went away meanwhile; uvloop would call writing a bug
+            raise ConnectionResetError
         writer.write(jsontext.dumps(answer) + b"\n")
         await asyncio.wait_for(writer.drain(), WRITE_S)
         if writer.transport.get_write_buffer_size() > 0:

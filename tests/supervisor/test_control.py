@@ -11,7 +11,7 @@ import socket
 import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,21 @@ def test_somebody_who_holds_the_folders_lock_is_named(folder: Path, monkeypatch:
 
 # -- serving ------------------------------------------------------------------------------------------
 
-Served = Callable[[Path], Any]
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a coroutine on each kind of loop; what the loop has to complain of fails the test."""
+    complaints: list[dict[str, Any]] = []
+
+    def on_this(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.get_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+            runner.run(main())
+        assert complaints == []
+
+    return on_this
 
 
 async def status(request: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +168,7 @@ async def broken(request: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, **handlers: Callable[[dict[str, Any]], Awaitable[Any]]) -> AsyncIterator[ControlServer]:
-    server = ControlServer(listen(str(path)), {"status": status, "broken": broken, **handlers})
+    server = ControlServer(listen(str(path)), {"status": status, "broken": broken} | handlers)
     await server.start()
     try:
         yield server
@@ -197,7 +211,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
     ],
     ids=lambda given: repr(given)[:30],
 )
-def test_62_what_is_no_request_is_answered_in_words(folder: Path, line: bytes, words: str) -> None:
+def test_62_what_is_no_request_is_answered_in_words(folder: Path, line: bytes, words: str, run: Run) -> None:
     async def main() -> None:
         async with serving(folder / "s"):
             answer = await asked(folder / "s", line)
@@ -206,10 +220,10 @@ def test_62_what_is_no_request_is_answered_in_words(folder: Path, line: bytes, w
             assert "\x1b" not in answer["error"]
             assert (await asked(folder / "s", b'{"command": "status", "n": 1}\n'))["given"]["n"] == 1
 
-    asyncio.run(main())
+    run(main)
 
 
-def test_62_a_thousand_silent_clients_keep_nobody_out(folder: Path) -> None:
+def test_62_a_thousand_silent_clients_keep_nobody_out(folder: Path, run: Run) -> None:
     async def main() -> None:
         async with serving(folder / "s") as server:
             silent = []
@@ -225,10 +239,12 @@ def test_62_a_thousand_silent_clients_keep_nobody_out(folder: Path) -> None:
             await eventually(lambda: server._connections == 0)
             assert not server._waiting
 
-    asyncio.run(main())
+    run(main)
 
 
-def test_62_clients_that_are_being_served_are_not_let_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_62_clients_that_are_being_served_are_not_let_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     monkeypatch.setattr(control, "MAX_CONNECTIONS", 2)
 
     async def main() -> None:
@@ -245,10 +261,12 @@ def test_62_clients_that_are_being_served_are_not_let_go(folder: Path, monkeypat
             opened.set()
             assert [answer["ok"] for answer in await asyncio.gather(*served)] == [True, True]
 
-    asyncio.run(main())
+    run(main)
 
 
-def test_62_silence_half_a_line_and_an_unread_answer_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_62_silence_half_a_line_and_an_unread_answer_have_an_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     monkeypatch.setattr(control, "IDLE_S", 0.1)
     monkeypatch.setattr(control, "WRITE_S", 0.1)
 
@@ -268,16 +286,56 @@ def test_62_silence_half_a_line_and_an_unread_answer_have_an_end(folder: Path, m
             for client in clients:
                 client.close()
 
-    asyncio.run(main())
+    run(main)
+
+
+def test_62_who_leaves_before_the_answer_is_nobodys_trouble(folder: Path, run: Run) -> None:
+    async def main() -> None:
+        asked_for, opened = asyncio.Event(), asyncio.Event()
+
+        async def waits(request: dict[str, Any]) -> dict[str, Any]:
+            asked_for.set()
+            await opened.wait()
+            await asyncio.sleep(0.02)  # the loop turns, as in every real command
+            return {"ok": True}
+
+        async with serving(folder / "s", waits=waits) as server:
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(str(folder / "s"))
+            client.sendall(b'{"command": "waits"}\n' * 5)
+            await asked_for.wait()
+            client.close()
+            opened.set()
+            await eventually(lambda: server._connections == 0)
+
+    run(main)
+
+
+def test_62_a_flood_of_questions_that_nobody_waits_for_keeps_nobody_out(folder: Path, run: Run) -> None:
+    async def main() -> None:
+        async def slowly(request: dict[str, Any]) -> dict[str, Any]:
+            await asyncio.sleep(0.001)
+            return {"ok": True}
+
+        async with serving(folder / "s", status=slowly) as server:
+            rude = []
+            for number in range(300):
+                _, writer = await asyncio.open_unix_connection(str(folder / "s"))
+                writer.write(b'{"command": "status"}\n' * 50)
+                rude.append(writer)
+                if number % 50 == 49:
+                    assert (await asked(folder / "s", b'{"command": "status"}\n'))["ok"]
+            for writer in rude:
+                writer.close()
+            await eventually(lambda: server._connections == 0)
+
+    run(main)
 
 
 # -- the file that is deleted -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_61_a_deleted_socket_is_made_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
-) -> None:
+def test_61_a_deleted_socket_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(control, "LOOK_S", 0.02)
     path = folder / "in" / "s"
 
@@ -296,12 +354,11 @@ def test_61_a_deleted_socket_is_made_again(
             writer.close()
         assert not path.exists()
 
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(main())
+    run(main)
 
 
 def test_61_what_another_has_put_there_is_left_alone_and_taken_once_it_is_stale(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setattr(control, "LOOK_S", 0.02)
     tried: list[str] = []
@@ -331,10 +388,10 @@ def test_61_what_another_has_put_there_is_left_alone_and_taken_once_it_is_stale(
             await eventually(lambda: os.path.exists(path) and connects(path))
             assert (await asked(path, b'{"command": "status"}\n'))["ok"]
 
-    asyncio.run(main())
+    run(main)
 
 
-def test_61_at_the_end_only_the_own_socket_is_removed(folder: Path) -> None:
+def test_61_at_the_end_only_the_own_socket_is_removed(folder: Path, run: Run) -> None:
     path = folder / "s"
 
     async def main() -> None:
@@ -343,4 +400,4 @@ def test_61_at_the_end_only_the_own_socket_is_removed(folder: Path) -> None:
             path.write_text("precious")
         assert path.read_text() == "precious"
 
-    asyncio.run(main())
+    run(main)
