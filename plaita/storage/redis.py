@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import quote
 
 from plaita import jsontext
 from plaita.clock import iso_utc
@@ -29,6 +28,7 @@ from plaita.ids import check_id
 from plaita.policy.retention import DAY_MS, tombstone_ttl_ms
 from plaita.runtime_config import load_retention_config
 from plaita.storage.base import ExecutionStorage, FlowStorage, StoredVersion
+from plaita.storage.client_url import url_of_client
 from plaita.storage.state import ExecutionState, from_row, listed, time_ms, to_fields
 from plaita.store import executions, flows, states
 from plaita.store.call import Call
@@ -283,21 +283,3 @@ def _refused(execution: str, error: RefusedError) -> NoReturn:
     if error.reason == "terminal":
         raise StatePersistError(f"execution {execution!r} has ended as {said}, which no save changes") from error
     raise StatePersistError(f"execution {execution!r}: {error}") from error
-
-
-def url_of_client(client: Any) -> str:
-    """The address that a client of the package ``redis`` has. Raises InputError where it cannot be told."""
-    pool = getattr(client, "connection_pool", None)
-    known = getattr(pool, "connection_kwargs", None)
-    if not isinstance(known, dict) or not ("host" in known or "path" in known):
-        raise InputError(f"client: a {type(client).__name__} has no address; give redis_url")
-    credentials = ""
-    if known.get("password"):
-        credentials = f"{quote(str(known.get('username') or ''), safe='')}:{quote(str(known['password']), safe='')}@"
-    database = int(known.get("db") or 0)
-    if known.get("path"):
-        return f"unix://{credentials}{quote(str(known['path']))}?db={database}"
-    secure = "ssl" in str(getattr(pool, "connection_class", "")).lower()
-    host = str(known["host"])
-    shown = f"[{host}]" if ":" in host else host
-    return f"redis{'s' if secure else ''}://{credentials}{shown}:{int(known.get('port') or 6379)}/{database}"

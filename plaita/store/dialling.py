@@ -57,10 +57,10 @@ def share_s(left_s: float, addresses: int) -> float:
 
 def too_slow(phase: Phase, seconds: float) -> str:
     if phase == "tls":
-        return f"connected, but no TLS within {seconds:.2g} s: is it a port for TLS?"
+        return f"connected, but no TLS within {round(seconds, 2):g} s: is it a port for TLS?"
     if phase == "greeting":
-        return f"connected, but no answer within {seconds:.2g} s"
-    return f"no connection within {seconds:.2g} s"
+        return f"connected, but no answer within {round(seconds, 2):g} s"
+    return f"no connection within {round(seconds, 2):g} s"
 
 
 def reason(endpoint: Endpoint, error: Exception) -> str:

@@ -127,7 +127,7 @@ class SyncRunner:
                     raise ConnectionLost("connection lost")
                 self._reader.feed(data)
         except TimeoutError:
-            raise ConnectionLost(f"no answer within {allowed:.2g} s") from None
+            raise ConnectionLost(f"no answer within {round(allowed, 2):g} s") from None
         except OSError as error:
             raise ConnectionLost(f"connection lost ({dialling.reason(self._endpoint, error)})") from None
         except hiredis.ProtocolError:

@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hosts import SupervisorProcess, World, until
 
+from plaita.errors import PlaitaError
+from plaita.nodes.builtin import BUILT_IN
+from plaita.nodes.registry import NodeRegistry
+from plaita.server import FlowWorker
+from plaita.storage import RedisExecutionStorage, RedisFlowStorage
 from plaita.store.call import Value
 from plaita.testing.sentinels import PASSWORD, SENTINEL_PASSWORD, Process, SentinelGroup
 from plaita.testing.server import raw
@@ -131,18 +136,33 @@ def test_DECISIONS_40_the_wrong_password_of_sentinels_is_fatal_at_the_start(grou
     assert "S3cr3t" not in one.text()
 
 
-def test_DECISIONS_40_commands_and_storages_take_sentinel_urls(group: SentinelGroup, world: World) -> None:
-    from plaita.storage.redis import RedisFlowStorage
-
+def test_DECISIONS_40_commands_storages_and_library_mode_follow_a_failover(group: SentinelGroup, world: World) -> None:
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
     command = [sys.executable, "-m", "plaita.cli.main", "flow", "list", "--redis-url", group.url, "--json"]
     environment = {"PLAITA_KEY_PREFIX": world.keys.prefix, "PLAITA_CONFIG": "/dev/null"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert '"f"' in done.stdout
-    storage = RedisFlowStorage(group.url, key_prefix=world.keys.prefix)
-    assert storage.list_flows() == ["f"]
-    storage.close()
+    prefix = world.keys.prefix
+    executions, flows = (kind(group.url, key_prefix=prefix) for kind in (RedisExecutionStorage, RedisFlowStorage))
+    assert flows.list_flows() == ["f"]
+    types = NodeRegistry(BUILT_IN)
+    with FlowWorker(executions, flows, queue_name=world.keys.queue, consumer_group="g", registry=types) as worker:
+        assert worker.start_flow("f")["status"] == "completed"
+        in_step(group)
+        old, new = group.primary(), group.replica()
+        old.kill()
+        group.wait_for_primary(new)
+        until(lambda: _done(lambda: flows.list_flows() == ["f"]), "the flow from the new primary")
+        until(lambda: _done(lambda: worker.start_flow("f")["status"] == "completed"), "work on the new primary")
+
+
+def _done(deed: Callable[[], bool]) -> bool:
+    """Whether it could be done; it cannot as long as the connection is the one to the old primary."""
+    try:
+        return deed()
+    except PlaitaError:
+        return False
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from plaita.errors import ExecutionStateLoadError, InputError, StatePersistError, UnreachableError
+from plaita.runtime_config.redis_url import read_redis_url
 from plaita.storage import (
     ExecutionState,
     MemoryExecutionStorage,
@@ -22,7 +23,7 @@ from plaita.storage import (
     create_execution_storage,
     create_flow_storage,
 )
-from plaita.storage.redis import url_of_client
+from plaita.storage.client_url import url_of_client
 from plaita.store.private import PrivateServer
 from plaita.testing.server import Server
 
@@ -122,6 +123,18 @@ def test_a_client_of_redis_py_gives_its_address(plaita_server_process: Server) -
     assert url_of_client(redis.Redis()) == "redis://localhost:6379/0"
     url = "rediss://u:p%40@host:1/3"
     assert url_of_client(redis.Redis.from_url(url)) == url
+    for url in (
+        "unix://u:p@/a%20b.sock?db=2",
+        "redis://u:@h:6379/0",
+        "redis://[::1]:6379/0",
+        "rediss://h:6379/0?ssl_ca_certs=%2Fca.pem&ssl_cert_reqs=none&ssl_check_hostname=false",
+        "rediss://h:6379/0?ssl_certfile=%2Fc%26d.pem&ssl_keyfile=%2Fk.pem&ssl_password=x%2By",
+    ):
+        assert read_redis_url(url_of_client(redis.Redis.from_url(url))) == read_redis_url(url)
+    sentinel = redis.Sentinel([("a", 1), ("b", 26379)], sentinel_kwargs={"password": "s"}, password="p", db=3)
+    assert url_of_client(sentinel.master_for("my m")) == "redis+sentinel://:p@a:1,b:26379/my%20m/3?sentinel_password=s"
+    with pytest.raises(InputError, match="replicas"):
+        url_of_client(sentinel.slave_for("m"))
     for bad in (object(), None):
         with pytest.raises(InputError):
             url_of_client(bad)

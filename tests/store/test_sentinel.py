@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from plaita.store.sentinel import Sentinels, questions, share_s
 from plaita.store.wire import GreetingError
 from plaita.testing.sentinels import SENTINEL_PASSWORD, SERVICE, SentinelGroup
 from plaita.testing.server import Server, raw
+from plaita.testing.tls import Authority, TlsFront
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
 URL = "redis+sentinel://u:geheim@a:1,b:2,c:3/m/4?sentinel_username=su&sentinel_password=verborgen"
@@ -217,6 +219,23 @@ def test_a_replica_that_a_sentinel_names_is_not_used(group: SentinelGroup, run: 
         answer = run(group.url.replace(f"127.0.0.1:{group.sentinels[0].port}", mistaken))
     assert isinstance(answer, Unavailable)
     assert "READONLY, the server is a replica" in answer.error
+
+
+def test_tls_to_sentinels_and_to_the_server_that_they_name(plaita_server: Server, tmp_path: Path, run: Run) -> None:
+    authority = Authority(tmp_path)
+    certificate = authority.sign("localhost", "127.0.0.1")
+    behind = TlsFront(plaita_server.socket_path, certificate)
+    with fake(naming(behind.port).removeprefix(b"+OK\r\n")) as place:
+        host, _, port = place.partition(":")
+        asked = TlsFront((host, int(port)), certificate)
+        url = f"rediss+sentinel://:{plaita_server.password}@localhost:{asked.port}/m?ssl_ca_certs={authority.cafile}"
+        assert isinstance(run(url), Value)
+        other = Authority(tmp_path / "other", "another")
+        answer = run(url.replace(authority.cafile, other.cafile))
+        asked.close()
+    behind.close()
+    assert isinstance(answer, Unavailable)
+    assert f"localhost:{asked.port}: the certificate is not accepted" in answer.error
 
 
 def test_KNOWN_TROUBLE_31_readonly_asks_the_sentinels_again(group: SentinelGroup) -> None:
