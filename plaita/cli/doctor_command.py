@@ -51,7 +51,7 @@ def doctor(
     began, swapped = time.monotonic(), looking.swapped_in()
     wanted = doctor_host.supervisor_settings(config.redis_url if config.embedded is None else None, config.embedded)
     seen = _look_at_redis(session, wanted)
-    facts = doctor_host.look(wanted, socket, os.environ, swapped, began)
+    facts = doctor_host.look(wanted, socket, os.environ, swapped, began, seen.folder)
     agrees = any(one.check == "redis.clock" and one.severity.value == "ok" for one in seen.findings)
     facts = dataclasses.replace(facts, server_agrees=agrees)
     findings = ordered(

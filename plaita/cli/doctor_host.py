@@ -12,6 +12,7 @@ from typing import Any
 from plaita.cli import control_client
 from plaita.errors import ConfigError, PlaitaError
 from plaita.policy.doctor import host, units
+from plaita.policy.doctor.supervisors import Limits, Supervisor
 from plaita.runtime_config import SupervisorConfig, load_runtime_config
 from plaita.unix import looking
 
@@ -36,7 +37,7 @@ def supervisor_settings(redis_url: str | None, embedded: str | None) -> Wanted:
         return Wanted(None, error.faults)
 
 
-def supervisors(given: str | None, environ: Mapping[str, str]) -> list[host.Supervisor]:
+def supervisors(given: str | None, environ: Mapping[str, str]) -> list[Supervisor]:
     """Everyone who listens on this host, asked for its status, and whoever left a socket behind."""
     paths = control_client.candidates(environ)
     for named in (environ.get("PLAITA_SOCKET"), given):
@@ -46,22 +47,28 @@ def supervisors(given: str | None, environ: Mapping[str, str]) -> list[host.Supe
     for path in dict.fromkeys(paths):
         if not control_client.listening(path):
             if os.path.exists(path):
-                found.append(host.Supervisor(path, error="a socket is there and nobody listens", gone=True))
+                found.append(Supervisor(path, error="a socket is there and nobody listens", gone=True))
             continue
         try:
             status = control_client.ask(path, "status", timeout=_ASK_SECONDS)
         except PlaitaError as error:
             told = str(error).removeprefix(f"socket {path}: ")
-            found.append(host.Supervisor(path, error=told, barred=not os.access(path, os.R_OK | os.W_OK)))
+            found.append(Supervisor(path, error=told, barred=not os.access(path, os.R_OK | os.W_OK)))
         else:
-            found.append(host.Supervisor(path, status, limits=_limits_of(status)))
+            found.append(Supervisor(path, status, limits=_limits_of(status)))
     return found
 
 
 def look(
-    wanted: Wanted, socket: str | None, environ: Mapping[str, str], began_swapped: int | None, began: float
+    wanted: Wanted,
+    socket: str | None,
+    environ: Mapping[str, str],
+    began_swapped: int | None,
+    began: float,
+    server_folder: str = "",
 ) -> host.HostFacts:
-    """The host as it is. ``began_swapped``: pages swapped in at ``began`` (time.monotonic), for the rate since."""
+    """The host as it is. ``began_swapped``: pages swapped in at ``began`` (time.monotonic), for the rate since.
+    ``server_folder``: of a Redis server on this host."""
     there = supervisors(socket, environ)
     memory = looking.memory()
     clock = looking.clock()
@@ -71,9 +78,10 @@ def look(
     if swapped is not None and began_swapped is not None and passed > 0:
         rate = (swapped - began_swapped) / max(passed, 1.0)
     return host.HostFacts(
-        disks=disks(wanted.config, there),
+        disks=disks(wanted.config, there, server_folder),
         supervisors=there,
-        shell=host.Limits(_executors(wanted.config), looking.open_files(), looking.processes()),
+        shell=Limits(_executors(wanted.config), looking.open_files(), looking.processes()),
+        now_s=time.time(),
         memory_total=None if memory is None else memory[0],
         memory_available=None if memory is None else memory[1],
         swapped_in=rate,
@@ -87,16 +95,16 @@ def _executors(config: SupervisorConfig | None) -> int:
     return len(os.sched_getaffinity(0)) if config is None else config.executors
 
 
-def _limits_of(status: Mapping[str, Any]) -> host.Limits | None:
+def _limits_of(status: Mapping[str, Any]) -> Limits | None:
     pid, rows = status.get("pid"), status.get("executors")
     found = looking.limits_of(pid) if isinstance(pid, int) else None
     if found is None or not isinstance(pid, int):
         return None
     executors = len(rows) if isinstance(rows, list) else 1
-    return host.Limits(executors, found[0], found[1], looking.descriptors_of(pid))
+    return Limits(executors, found[0], found[1], looking.descriptors_of(pid))
 
 
-def disks(config: SupervisorConfig | None, there: Sequence[host.Supervisor]) -> list[host.Disk]:
+def disks(config: SupervisorConfig | None, there: Sequence[Supervisor], server_folder: str = "") -> list[host.Disk]:
     """Where data and state lie, each file system once: what running supervisors watch, what this environment says,
     the embedded server's folder, and the folder for temporary files."""
     asked: list[tuple[str, str, float]] = []
@@ -111,6 +119,8 @@ def disks(config: SupervisorConfig | None, there: Sequence[host.Supervisor]) -> 
             asked.append((config.disk_guard_path, "the disk that a supervisor watches", config.min_free_disk_gib))
         if config.embedded is not None:
             asked.append((config.embedded, "the disk of the embedded server", 0.0))
+    if server_folder and os.path.isdir(server_folder):
+        asked.append((server_folder, "the disk of the Redis server", 0.0))
     asked.append((os.environ.get("TMPDIR") or "/tmp", "the disk of temporary files", 0.0))
     found, seen = [], set[tuple[int, float]]()
     for path, what, line in asked:
@@ -136,7 +146,7 @@ def _nearest(path: str) -> str:
     return str(here)
 
 
-def unit_facts(config: SupervisorConfig | None, there: Sequence[host.Supervisor]) -> units.UnitFacts:
+def unit_facts(config: SupervisorConfig | None, there: Sequence[Supervisor]) -> units.UnitFacts:
     """The units of plaita, and the time its supervisors want for a stop."""
     drain, grace = (30.0, 5.0) if config is None else (config.drain_timeout, config.kill_grace)
     for one in there:

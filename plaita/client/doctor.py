@@ -17,7 +17,8 @@ from plaita.client.asking import Asking, LostError
 from plaita.clock import wall_ms
 from plaita.policy import dead_letter
 from plaita.policy.doctor import Finding, executions, queue, reachable, registry, server, server_facts
-from plaita.store import dead_letters, looking, permissions
+from plaita.policy.tenants import DISABLED
+from plaita.store import dead_letters, looking, permissions, tenants
 from plaita.store.call import Call
 from plaita.store.keys import DEFAULT_TENANT, Keys
 from plaita.store.leases import parse_lease
@@ -32,7 +33,7 @@ LETTERS_LOOKED_AT = 1000
 DAY_MS = 86_400_000
 _UNDER_WAY = ("running", "pending", "suspended")
 _SETTINGS = (
-    "appendfsync", "disable-thp", "maxclients", "maxmemory-policy", "min-replicas-to-write",
+    "appendfsync", "dir", "disable-thp", "maxclients", "maxmemory-policy", "min-replicas-to-write",
     "stop-writes-on-bgsave-error", "tcp-keepalive", "timeout",
 )  # fmt: skip
 
@@ -58,11 +59,12 @@ class Settings:
 @dataclass(slots=True)
 class Seen:
     """``reachable`` False: nothing, or not all, could be asked; the findings are of what could. ``server``: who
-    answered."""
+    answered. ``folder``: where it keeps its files, where that is on this host."""
 
     reachable: bool = True
     findings: list[Finding] = field(default_factory=list)
     server: dict[str, Any] = field(default_factory=dict)
+    folder: str = ""
     calls: int = 0
 
 
@@ -76,6 +78,7 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
             found = server_facts.product(facts.info)
             seen.server |= {"product": found.name, "version": found.version, "role": facts.text("role") or None}
         seen.findings += server.judge(facts)
+        seen.folder = (facts.setting("dir") or "") if settings.local else ""
         aside = asking.ask(looking.aside(keys, int(queue.OVERDUE_S * 1000)))
         known = _registry(asking, keys, settings, aside)
         seen.findings += queue.judge(_queue(asking, keys, settings, known, aside))
@@ -282,6 +285,7 @@ def _executions(
     asking: Asking, keys: Keys, settings: Settings, known: registry.RegistryFacts
 ) -> executions.ExecutionFacts:
     tenant = keys.tenant or DEFAULT_TENANT
+    states = asking.ask(tenants.states(keys, [tenant]))
     rows: dict[str, executions.Row] = {}
     there = 0
     for status in _UNDER_WAY:
@@ -306,9 +310,10 @@ def _executions(
         carriers_looked=carriers.CARRIERS_LOOKED_AT,
         heartbeat_s=settings.lease_ttl_s / 3,
         lease_ttl_s=settings.lease_ttl_s,
+        disabled=states is not None and states.statuses[tenant] == DISABLED,
     )
     idle = executions.without_holder(facts)
-    if not idle:
+    if not idle or facts.disabled:
         return facts
     carried = carriers.carried(asking, keys, {row.execution_id: row.status for row in idle})
     suspects = [row.execution_id for row in idle if carried is not None and row.execution_id not in carried]

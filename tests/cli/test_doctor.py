@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from plaita.cli import doctor_host
-from plaita.policy.doctor import host, server_load
+from plaita.policy.doctor import server_load
+from plaita.policy.doctor.supervisors import Supervisor
 from plaita.store import delayed, registry
 from plaita.store.embedded import Embedded
 from plaita.store.keys import Keys
@@ -368,6 +369,16 @@ def test_one_tenant_at_a_time(plaita: Run, keys: Keys, redis_do: Do) -> None:
     assert "--tenant acme" in finding(told, "executions.lost")["action"]
 
 
+def test_T2_a_disabled_tenants_executions_wait(plaita: Run, keys: Keys, redis_do: Do) -> None:
+    row(redis_do, keys.for_tenant("acme"), "waits", "running")
+    assert plaita("tenant", "disable", "acme").code == 0
+    told = plaita("doctor", "--json", "--tenant", "acme")
+    assert checks(told)["executions.lost"] == "note"
+    assert "plaita tenant enable acme" in finding(told, "executions.lost")["action"]
+    assert plaita("tenant", "enable", "acme").code == 0
+    assert checks(plaita("doctor", "--json", "--tenant", "acme"))["executions.lost"] == "ok"
+
+
 def test_more_than_it_looks_at(plaita: Run, keys: Keys, redis_do: Do, monkeypatch: pytest.MonkeyPatch) -> None:
     from plaita.client import asking, doctor
     from plaita.store import looking
@@ -528,11 +539,15 @@ def test_a_supervisor_that_answers_is_asked(
 def test_each_line_of_a_disk_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def watches(path: str, line: float) -> host.Supervisor:
-        return host.Supervisor("/s", {"disk": {"path": path, "min_free_gib": line}})
+    def watches(path: str, line: float) -> Supervisor:
+        return Supervisor("/s", {"disk": {"path": path, "min_free_gib": line}})
 
     one, two = watches(str(tmp_path), 1.0), watches(str(tmp_path), 2.0)
     assert [disk.min_free_gib for disk in doctor_host.disks(None, [one, two, one])] == [1.0, 2.0]
+    monkeypatch.setattr(doctor_host.looking, "space", lambda path: doctor_host.looking.Space(*range(1, 5)))
+    there = [disk.what for disk in doctor_host.disks(None, [], "/proc")]
+    assert "the disk of the Redis server" in there, "it is on another file system"
+    assert len(doctor_host.disks(None, [], "/no-such-folder")) == 1
     gone = doctor_host.disks(None, [watches(str(tmp_path / "not" / "yet"), 0.0)])
     assert [(disk.path, disk.free is not None) for disk in gone] == [(str(tmp_path / "not" / "yet"), True)]
 

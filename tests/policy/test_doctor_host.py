@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from plaita.policy.doctor import Severity, host, units, worst
 from plaita.policy.doctor.finding import note, ordered, span
 from plaita.policy.doctor.finding import warning as a_warning
-from plaita.policy.doctor.host import Disk, HostFacts, Limits, Supervisor
+from plaita.policy.doctor.host import Disk, HostFacts
+from plaita.policy.doctor.supervisors import Limits, Supervisor
 from plaita.policy.doctor.units import UnitFacts
 from plaita.unix import limits
 
@@ -124,6 +126,26 @@ SUPERVISORS = [
 def test_a_supervisor_here(check: str, changes: dict[str, Any], wanted: str | None) -> None:
     facts = replace(HEALTHY, supervisors=(Supervisor("/s", STATUS | changes),))
     assert severity(facts, check) == wanted
+
+
+def died(*ages_s: float) -> dict[str, Any]:
+    ats = [datetime.fromtimestamp(1_000_000 - age, UTC).isoformat() for age in ages_s]
+    return {"deaths": [{"at": at, "cause": "SIGKILL", "node_id": "n", "execution_id": "e"} for at in ats]}
+
+
+@pytest.mark.parametrize(
+    ("deaths", "wanted"),
+    [
+        (died(3601), None),
+        (died(3600), "note"),
+        (died(9000, 4, 3, 2, 1), "note"),
+        (died(5, 4, 3, 2, 1), "warning"),
+        ({"deaths": [{"at": None}, {"at": "x"}, {"at": "2026-11-30T08:00:00"}, 5]}, None),
+    ],
+)
+def test_executors_that_died_lately(deaths: dict[str, Any], wanted: str | None) -> None:
+    facts = replace(HEALTHY, now_s=1_000_000.0, supervisors=(Supervisor("/s", STATUS | deaths),))
+    assert severity(facts, "host.deaths") == wanted
 
 
 def test_an_answer_of_another_version_is_no_crash() -> None:

@@ -201,6 +201,7 @@ EXECUTION_TABLE: list[tuple[str, ExecutionFacts, str | None]] = [
     ("executions.lost", of(IDLE, carried={"f"}), "error"),
     ("executions.lost", of(IDLE, carried=None), "note"),
     ("executions.lost", of(RUNNING, carried=None), None),
+    ("executions.lost", of(IDLE, disabled=True, tenant="acme"), "note"),
     ("executions.dead_holders", of(RUNNING), None),
     ("executions.dead_holders", of(replace(RUNNING, holder="h1/i0")), "note"),  # an earlier life
     ("executions.dead_holders", of(replace(RUNNING, holder="of an old format")), "note"),

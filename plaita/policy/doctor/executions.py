@@ -36,7 +36,8 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class ExecutionFacts:
     """``rows`` None: this user may not look. ``looked``: of ``there`` executions that have not ended, by the indexes.
-    ``carried``: those that a carrier is for, None where the streams were too long to tell."""
+    ``carried``: those that a carrier is for, None where the streams were too long to tell. ``disabled``: the tenant
+    is, so that its carriers are dropped."""
 
     rows: Sequence[Row] | None
     registry: RegistryFacts
@@ -47,6 +48,7 @@ class ExecutionFacts:
     carriers_looked: int = 0
     heartbeat_s: float = 40.0
     lease_ttl_s: float = 120.0
+    disabled: bool = False
 
     @property
     def of_tenant(self) -> str:
@@ -85,6 +87,15 @@ def lost(facts: ExecutionFacts) -> Iterable[Finding]:
     """Should move, held by nobody, no carrier for it: it stands still for ever."""
     assert facts.rows is not None
     idle = without_holder(facts)
+    if facts.disabled:
+        yield note(
+            "executions.lost",
+            f"tenant {facts.tenant} is disabled: {plural(len(idle), 'execution')} wait",
+            "",
+            "carriers of a disabled tenant are dropped, so its executions stand still until it is enabled",
+            f"plaita tenant enable {facts.tenant} gives each a carrier again",
+        )
+        return
     if facts.carried is None:
         if idle:
             yield note(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 SAMPLE = 5  # ids named in one finding
@@ -106,3 +107,12 @@ def span(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
+
+
+def epoch_s(said: object) -> float | None:
+    """A moment in ISO 8601 with its zone, in seconds since 1970; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
+    return moment.timestamp() if moment is not None and moment.tzinfo is not None else None

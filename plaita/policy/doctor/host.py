@@ -1,12 +1,13 @@
-"""This host: disk, limits, memory, clock, and the supervisors that run on it."""
+"""This host: disk, limits, memory, clock. The supervisors that run on it are in ``supervisors``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from plaita.policy.doctor import supervisors
 from plaita.policy.doctor.finding import Finding, error, fine, note, plural, size, span, warning
+from plaita.policy.doctor.supervisors import Limits, Supervisor
 
 GIB = 1024**3
 DISK_LOW = 0.05  # of a disk without a line of its own
@@ -36,46 +37,23 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Soft limits, None for no limit; ``descriptors``: open now, None where unknown. ``executors`` of that process, or
-    of one that would be started."""
-
-    executors: int
-    open_files: int | None = None
-    processes: int | None = None
-    descriptors: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Supervisor:
-    """One that listens here: its ``status`` answer, or the ``error`` of asking. ``barred``: this user may not connect;
-    ``gone``: the socket is there and nobody listens. ``limits``: of its process, None where they cannot be read."""
-
-    socket: str
-    status: Mapping[str, Any] | None = None
-    error: str = ""
-    barred: bool = False
-    gone: bool = False
-    limits: Limits | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HostFacts:
     """``shell``: limits of this shell, which one started here would have. Memory in bytes, None unknown.
     ``swapped_in``: pages a second while we looked. ``clock_synchronised``: None where the kernel does not tell;
-    ``clock_error_s``: its own bound; ``server_agrees``: Redis has the same time. ``config_faults``: why a supervisor
-    started from here would refuse."""
+    ``clock_error_s``: its own bound; ``server_agrees``: Redis has the same time; ``now_s``: epoch. ``config_faults``:
+    why a supervisor started from here would refuse."""
 
     disks: Sequence[Disk] = ()
     supervisors: Sequence[Supervisor] = ()
-    shell: Limits = Limits(1)
+    shell: Limits = field(default_factory=lambda: Limits(1))
     memory_total: int | None = None
     memory_available: int | None = None
     swapped_in: float | None = None
     clock_synchronised: bool | None = None
     clock_error_s: float | None = None
     server_agrees: bool = False
-    config_faults: Sequence[str] = field(default=())
+    now_s: float = 0.0
+    config_faults: Sequence[str] = ()
 
 
 def disks(facts: HostFacts) -> Iterable[Finding]:
@@ -131,7 +109,7 @@ def _inodes(disk: Disk) -> Iterable[Finding]:
 
 def limits(facts: HostFacts) -> Iterable[Finding]:
     """Of each supervisor that runs here; of this shell where none tells."""
-    known = [(_name(one), one.limits) for one in facts.supervisors if one.limits is not None]
+    known = [(supervisors.name_of(one), one.limits) for one in facts.supervisors if one.limits is not None]
     for who, found in known or [("this shell", facts.shell)]:
         yield from _limits(who, found)
 
@@ -227,151 +205,12 @@ def settings(facts: HostFacts) -> Iterable[Finding]:
         )
 
 
-# -- supervisors ----------------------------------------------------------------------------------
-
-
-def supervisors(facts: HostFacts) -> Iterable[Finding]:
-    if not facts.supervisors:
-        yield note(
-            "host.supervisor",
-            "none listens on this host",
-            "",
-            "nothing runs here; other hosts may",
-            "systemctl status 'plaita-supervisor*'; plaita-supervisor status --socket PATH where it listens elsewhere",
-        )
-    for one in facts.supervisors:
-        if one.status is None:
-            yield _silent(one)
-        else:
-            yield from _supervisor(one.socket, one.status)
-
-
-def _silent(one: Supervisor) -> Finding:
-    value = f"{one.socket}: {one.error}"
-    if one.barred:
-        return note(
-            "host.supervisor",
-            value,
-            "",
-            "the socket is for its owner and group, so this supervisor was not asked",
-            f"sudo -u plaita plaita doctor --socket {one.socket}",
-        )
-    if one.gone:
-        return warning(
-            "host.supervisor",
-            value,
-            "a supervisor that listens",
-            "the one that made this socket was killed: a clean end takes it away",
-            "journalctl -u 'plaita-supervisor*' -n 100, dmesg | grep -i oom; then systemctl start plaita-supervisor",
-        )
-    return error(
-        "host.supervisor",
-        value,
-        "an answer",
-        "its loop does not turn: it is stopped (SIGSTOP), swapped out or stuck; its watchdog or its leases end it",
-        "kill -USR1 its pid logs its stacks; then systemctl restart plaita-supervisor",
-    )
-
-
-def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
-    name = f"{status.get('instance_id', '?')}"
-    ask = f"plaita-supervisor explain --socket {path}"
-    state, shut = str(status.get("status")), [str(gate) for gate in status.get("shut") or ()]
-    if status.get("serving"):
-        yield fine("host.supervisor", f"{name}: {state}, takes work", "running, takes work")
-    elif state in ("draining", "stopping"):
-        yield warning(
-            "host.supervisor",
-            f"{name}: {state}",
-            "running",
-            "it takes no new work",
-            f"plaita-supervisor undrain --socket {path}, unless it is meant to leave",
-        )
-    elif status.get("paused"):
-        yield warning(
-            "host.supervisor",
-            f"{name}: paused",
-            "running",
-            "somebody paused it: it takes no new work",
-            f"plaita-supervisor resume --socket {path}",
-        )
-    else:
-        gates = f" (shut: {', '.join(shut)})" if shut else ""
-        why = "it takes no new work; explain names each gate, its value and its limit"
-        yield error("host.supervisor", f"{name}: {state}, takes no work{gates}", "running, takes work", why, ask)
-    redis = _part(status, "redis")
-    if redis.get("connected") is False:
-        yield error(
-            "host.supervisor_redis",
-            f"{name}: no connection since {redis.get('since')}: {redis.get('error') or 'no reason known'}",
-            "connected",
-            "it takes nothing, and kills what runs when the leases run out; it connects by itself when it can",
-            "see redis.reachable; plaita-supervisor check shows the address it was given",
-        )
-    if status.get("registry_registered") is False:
-        yield warning(
-            "host.supervisor_registry",
-            f"{name}: not registered",
-            "registered",
-            "others do not know that it lives; with --no-registry that is meant",
-            "journalctl -u 'plaita-supervisor*' -g registry -n 50",
-        )
-    if _part(status, "template").get("ready") is False and state == "running":
-        yield warning(
-            "host.template",
-            f"{name}: the template makes no executors",
-            "ready",
-            "an executor that ends is not replaced",
-            f"journalctl -u 'plaita-supervisor*' -g template -n 50; then plaita-supervisor reload --socket {path}",
-        )
-    for one in _rows(status, "breakers")[:5]:
-        yield warning(
-            "host.breaker",
-            f"{name}: node {one.get('node_id')} of {one.get('flow_id')} {one.get('version')} is shut out, "
-            f"{one.get('deaths')} deaths, last {one.get('cause')}",
-            "none shut out",
-            f"it killed several executors here; {one.get('waiting') or 0} carriers wait, one tries again each minute",
-            ask + "; plaita-supervisor status names the last deaths",
-        )
-    for one in _rows(status, "stuck")[:5]:
-        yield warning(
-            "host.stuck",
-            f"{name}: {one.get('execution_id')} at {one.get('node_id')} for {span(_number(one.get('step_s')))}",
-            _usual(one),
-            "the step takes far longer than it usually does, or than its limit",
-            f"plaita show {one.get('execution_id')}; to end it: plaita cancel {one.get('execution_id')} --reason stuck",
-        )
-
-
-def _usual(stuck: Mapping[str, Any]) -> str:
-    if stuck.get("timeout_s") is not None:
-        return f"at most {span(_number(stuck['timeout_s']))}, its limit"
-    return f"about {span(_number(stuck.get('usual_s')))}, as usual"
-
-
-def _name(one: Supervisor) -> str:
-    return str((one.status or {}).get("instance_id", one.socket))
-
-
-def _part(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = status.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _rows(status: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = status.get(name)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, (list, tuple)) else []
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
 Check = Callable[[HostFacts], Iterable[Finding]]
 
-CHECKS: tuple[Check, ...] = (supervisors, disks, limits, memory, clock, settings)
+CHECKS: tuple[Check, ...] = (disks, limits, memory, clock, settings)
 
 
 def judge(facts: HostFacts) -> list[Finding]:
-    """All of the table, in its order."""
-    return [finding for check in CHECKS for finding in check(facts)]
+    """The supervisors, then all of the table, in its order."""
+    found = supervisors.judge(facts.supervisors, facts.now_s)
+    return [*found, *(finding for check in CHECKS for finding in check(facts))]

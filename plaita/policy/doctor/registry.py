@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from plaita.policy import tenants
-from plaita.policy.doctor.finding import Finding, error, fine, note, plural, sample, span, warning
+from plaita.policy.doctor.finding import Finding, epoch_s, error, fine, note, plural, sample, span, warning
 
 STALE_S = 90.0  # three lives of a record
 
@@ -94,14 +93,8 @@ def _names(value: object) -> tuple[str, ...]:
 
 def silence_s(record: Mapping[str, Any], now_ms: float | None) -> float | None:
     """Since the heartbeat that a record names, as seen at ``now_ms``."""
-    said = record.get("last_heartbeat")
-    if now_ms is None or not isinstance(said, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(said)
-    except ValueError:
-        return None
-    return now_ms / 1000 - moment.timestamp() if moment.tzinfo is not None else None
+    said = epoch_s(record.get("last_heartbeat"))
+    return None if now_ms is None or said is None else now_ms / 1000 - said
 
 
 # -- who lives ------------------------------------------------------------------------------------
