@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # One more than there are CPUs: many tests wait, for a lease or a delay, and use none meanwhile.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: setup demo test test-long crash-matrix lint bench-step rolling-restart docs clean
+.PHONY: setup demo test test-long crash-matrix lint bench-step rolling-restart hard-ends docs clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,9 @@ bench-step: setup
 
 rolling-restart: setup
 	$(BIN)/python benchmarks/rolling_restart.py
+
+hard-ends: setup
+	$(BIN)/python benchmarks/hard_ends.py
 
 docs: setup
 	$(BIN)/python -m plaita.policy.print_tables > docs/state-machines.md

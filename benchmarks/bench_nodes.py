@@ -1,8 +1,10 @@
-"""The nodes of the measurements: one says when it ran, one leaves a line and takes a while."""
+"""The nodes of the measurements: one says when it ran, one leaves a line and takes a while, one hears nothing."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import time
 
 from plaita import Node
@@ -35,3 +37,23 @@ class Line(Node):
             os.close(descriptor)
         time.sleep(self.ms / 1000)
         return self.ms
+
+
+class Stubborn(Node):
+    """Appends its pid and that of a child in a session of its own to ``file``, then hears nothing, for ever."""
+
+    node_type = "bench_stubborn"
+    node_name = "Stubborn"
+    file: str
+
+    def execute(self, execution):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        with open(self.file, "a") as file:
+            file.write(f"{os.getpid()} {child.pid}\n")
+        while True:
+            try:
+                time.sleep(1000)
+            except BaseException:  # noqa: BLE001 - that is what it is for
+                continue

@@ -46,15 +46,16 @@ SERVING_S = 60.0
 class Host:
     """One supervisor, as its unit would start it again and again."""
 
-    def __init__(self, name: str, folder: Path, url: str, executors: int) -> None:
+    def __init__(self, name: str, folder: Path, url: str, executors: int, *flags: str) -> None:
         self.name = name
         self.socket = str(folder / f"{name}.sock")
         self.log = folder / f"{name}.log"
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PLAITA_")}
-        self._environment = {**clean, "PYTHONPATH": str(HERE), "PLAITA_CONFIG": os.devnull}
+        self._environment = {**clean, "PYTHONPATH": f"{HERE}:{folder}", "PLAITA_CONFIG": os.devnull}
         self._command = [sys.executable, "-m", "plaita.cli.supervisor", "run", "--redis-url", url]
         self._command += ["--instance-id", name, "--socket", self.socket, "--executors", str(executors)]
         self._command += ["--preload", "bench_nodes", "--lease-ttl-seconds", "600", "--claim-min-idle-ms", "600000"]
+        self._command += flags
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -89,8 +90,12 @@ class Host:
         assert self.process is not None
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=120)
+        code = self.wait()
         return code, time.monotonic() - began
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout=120)
 
     def kill(self) -> None:
         """For a run that failed: nobody stays behind."""

@@ -90,5 +90,7 @@ def facts_of(
 def _waits_for(name: str, gate: Gate, templates: Templates) -> str:
     if name == "redis":
         return f"Redis ({gate.conditions['redis'].value})"
+    if name == "registry":
+        return "its entry in the registry"
     module = templates.current.importing
     return f"the template, which imports {module}" if module else "the template"

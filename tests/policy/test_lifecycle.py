@@ -81,6 +81,14 @@ def test_undrain_after_a_stop_is_refused() -> None:
     assert Action.REFUSE in _walk(Event.READY, Event.STOP_ASKED, Event.DRAIN_UNDONE)[2]
 
 
+def test_r2_a_drain_during_the_start_has_its_time_too() -> None:
+    """Work is taken before there is an entry in the registry (G3)."""
+    assert Action.START_DEADLINE in _walk(Event.DRAIN_ASKED)[2]
+    assert _walk(Event.DRAIN_ASKED, Event.DEADLINE)[2][-1] is Action.KILL_ALL
+    assert Action.CANCEL_DEADLINE in _walk(Event.DRAIN_ASKED, Event.DRAIN_UNDONE)[2]
+    assert Action.KILL_ALL not in _walk(Event.DRAIN_ASKED, Event.DRAIN_UNDONE, Event.DEADLINE)[2]
+
+
 def test_r2_the_deadline_and_a_second_signal_kill() -> None:
     assert Action.KILL_ALL in _walk(Event.READY, Event.STOP_ASKED, Event.DEADLINE)[2]
     assert Action.KILL_ALL in _walk(Event.READY, Event.STOP_ASKED, Event.FORCED)[2]
