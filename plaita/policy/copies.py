@@ -58,9 +58,11 @@ def wake_carrier(
     wait: str,
 ) -> Fields:
     """The entry that ends the wait ``wait`` and no other: nothing came in time, or an event had come before it.
-    Generations are the source's; its age starts when it is enqueued (DECISIONS 20), so it takes over no time."""
+    Generations are the source's; its age starts when it is enqueued (DECISIONS 20), so it takes over no time. Like
+    all that ends a wait it goes to any host, whatever repository the start named (ledger G6)."""
     kept = inherited(fields, entry_id)
     kept.pop("first_enqueued_at", None)
+    kept.pop(repos.FIELD, None)
     return _resume(kept, resume_type, execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id, wait=wait)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plaita.policy.copies import continue_copy, same_body
+from plaita.policy.copies import continue_copy, same_body, wake_carrier
 from plaita.policy.repos import is_denied, last_name, path_of, repo_of, repo_of_input
 
 
@@ -109,3 +109,11 @@ def test_G6_copies_say_what_their_source_said() -> None:
 )
 def test_G4_the_path_that_a_host_must_have(repo: str | None, path: str | None) -> None:
     assert path_of(repo) == path
+
+
+def test_G6_a_retry_keeps_to_the_repository_and_the_end_of_a_wait_goes_anywhere() -> None:
+    source = {b"payload": json.dumps({"type": "start", "params": {"repo": "/srv/app"}}).encode()}
+    whose: dict[str, str] = {"execution_id": "e", "flow_id": "f", "tenant_id": "t"}
+    assert dict(continue_copy(source, "1-0", **whose))["repo"] == "/srv/app"
+    for kind in ("event", "timeout"):
+        assert "repo" not in dict(wake_carrier(source, "1-0", kind, **whose, wait="w"))  # type: ignore[arg-type]
