@@ -25,13 +25,15 @@ PARKED_TENANTS = 200
 
 class LookingRunner(SyncRunner):
     """Takes a replica too, and a server that loads, is held by a script, or forbids PING: only the login must be good,
-    and the database must exist."""
+    and the database must exist. Behind sentinels it wants the primary as everybody does."""
 
     def _greeted(self, endpoint: Endpoint, answers: Sequence[Answer[Any]]) -> str:
         try:
             return super()._greeted(endpoint, answers)
         except GreetingError:
             first, *others = answers
+            if self._sentinels is not None:
+                raise  # another sentinel may name one that serves
             if not isinstance(first, Value) or any(isinstance(one, Refused) for one in others):
                 raise
             if not isinstance(first.value, list) or b"sentinel" in first.value:

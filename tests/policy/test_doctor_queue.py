@@ -131,6 +131,7 @@ REGISTRY_TABLE = [
     ("versions.node_types", with_second(node_types=frozenset()), None),  # it announces none: nothing is known
     ("versions.node_types", with_second(node_types=frozenset({"b"}), status="stopping"), None),
     ("registry.ended", {"ghosts": ("h9",)}, "note"),
+    ("registry.many", {"complete": False}, "note"),
     ("registry.unreadable", {"unreadable": ("h9",)}, "warning"),
     ("registry.stale", with_second(silent_s=90.0), None),
     ("registry.stale", with_second(silent_s=91.0), "warning"),

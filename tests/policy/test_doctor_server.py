@@ -218,6 +218,11 @@ def test_why_nobody_answers(reason: str, in_the_action: str) -> None:
     assert in_the_action in found.action
 
 
+def test_sentinels_are_asked_for_the_primary() -> None:
+    found = reachable.unreachable("no sentinel names a primary", "redis+sentinel://h:1/m")
+    assert "SENTINEL MASTERS" in found.action
+
+
 def test_products() -> None:
     assert product(HEALTHY) == Product("valkey", "9.1.0", (7, 2))
     assert product({"redis_version": "6.2.14"}) == Product("redis", "6.2.14", (6, 2))

@@ -12,7 +12,7 @@ def reached(shown: str) -> Finding:
 def unreachable(reason: str, shown: str, *, auth: bool = False) -> Finding:
     """Nobody serves us: by what the connection or the server itself said."""
     word = next((code for code in _SAID if code in reason), "WRONGPASS" if auth else "")
-    why, action = _SAID.get(word, _SILENT)
+    why, action = _SAID.get(word, _NO_PRIMARY if "sentinel" in shown.partition("://")[0] else _SILENT)
     return error("redis.reachable", reason, f"an answer of {shown}", why, action.replace("{shown}", shown))
 
 
@@ -30,6 +30,10 @@ def not_started(shown: str, folder: str) -> Finding:
 _SILENT = (
     "without it nothing is taken, and what runs is killed when its lease runs out; all goes on when it is back",
     "systemctl status redis-server valkey on its machine, then redis-cli -u {shown} PING from this one",
+)
+_NO_PRIMARY = (
+    _SILENT[0],
+    "redis-cli -h HOST -p PORT SENTINEL MASTERS on each sentinel, then redis-cli PING on the primary they name",
 )
 _SAID = {
     "WRONGPASS": (

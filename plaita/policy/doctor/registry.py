@@ -109,6 +109,14 @@ def records(facts: RegistryFacts) -> Iterable[Finding]:
             "their records ran out: they were killed, cut off, or still are",
             "plaita-supervisor status on those hosts; the names go by themselves after a day",
         )
+    if not facts.complete:
+        yield note(
+            "registry.many",
+            f"more than {len(facts.instances) + len(facts.ghosts) + len(facts.unreadable) - 1} names in the last day",
+            "",
+            "only the newest were looked at: instance ids change at each start (a random container name)",
+            "give supervisors a fixed --instance-id",
+        )
     if facts.unreadable:
         yield warning(
             "registry.unreadable",
