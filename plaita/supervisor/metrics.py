@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,7 @@ from plaita.supervisor import logs
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLIENT_S = 5.0
 CLIENTS = 16
+ACCEPT_PAUSE_S = 0.2
 
 _QUEUE_COUNTERS = (
     "acked",
@@ -127,6 +129,13 @@ class _Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # that of HTTPServer looks up this host's name, which may take long
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError:  # no descriptor left: who waits makes the socket readable on and on
+            time.sleep(ACCEPT_PAUSE_S)
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._places.acquire(blocking=False):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from hosts import World, until
@@ -211,3 +213,15 @@ def test_O1_a_scrape_works_while_redis_is_away_and_says_so(own_world: World, own
     before = page(url)[beat]
     until(lambda: page(url)[beat] > before, "the heartbeat goes on")
     assert supervisor.code is None
+
+
+def test_a_port_that_has_no_descriptor_for_a_client_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client stays in the queue of the socket, which is readable on and on (KNOWN-TROUBLE 56)."""
+    pauses: list[float] = []
+    monkeypatch.setattr("plaita.supervisor.metrics.time.sleep", pauses.append)
+    listening = SimpleNamespace(accept=lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, "Too many open files")))
+    server = metrics._Server.__new__(metrics._Server)
+    server.socket = listening  # type: ignore[assignment]
+    with pytest.raises(OSError, match="Too many"):
+        server.get_request()
+    assert pauses == [metrics.ACCEPT_PAUSE_S]

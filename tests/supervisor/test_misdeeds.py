@@ -129,6 +129,19 @@ def test_a_node_that_never_returns_and_ignores_sigterm_is_killed_at_its_timeout(
     assert status["counters"]["step_timeouts"] == 1
 
 
+def test_24_a_node_that_names_no_timeout_has_the_hosts(world: World) -> None:
+    world.chain(
+        "f",
+        {"type": "t_line", "id": "long", "file": str(world.folder / "lines"), "seconds": 0.8, "timeout": 60_000},
+        {"type": "t_line", "id": "deed", "file": str(world.folder / "lines"), "seconds": 100},
+    )
+    world.serving(executors=1, preload="trouble", kill_grace=0.5, environment={"PLAITA_DEFAULT_NODE_TIMEOUT": "PT0.4S"})
+    row = world.run("f")
+    assert row["status"] == "error"
+    assert (row["error"]["code"], row["error"]["failed_node"]) == (-1, "deed")
+    assert "NodeTimeoutError" in row["error"]["message"]
+
+
 def test_a_timeout_handler_goes_on_with_its_default(world: World) -> None:
     handler = {"strategy": "continue-with", "defaultValue": {"late": True}}
     world.chain(

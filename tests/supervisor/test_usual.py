@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hosts import World
 
 from plaita.clock import boot_ms
 from plaita.supervisor import deaths, usual
@@ -64,3 +65,33 @@ def test_a_death_is_told_in_the_words_of_status() -> None:
         "peak_rss_mib": 12,
     }
     assert deaths.KEPT == 20
+
+
+def test_24_a_hanging_step_is_named_by_status_and_explain(world: World) -> None:
+    (world.folder / "sitecustomize.py").write_text("import plaita.policy.usual as u\nu.FLOOR_MS = 300\n")
+    (world.folder / "hanger.py").write_text(
+        "import pathlib, time\nfrom plaita import Node\n\n"
+        "class Hang(Node):\n    node_type = 't_hang'\n\n"
+        "    def execute(self, execution):\n"
+        "        while (pathlib.Path(__file__).parent / 'hang').exists():\n            time.sleep(0.01)\n"
+    )
+    supervisor = world.serving(
+        executors=1,
+        preload="hanger",
+        environment={"PYTHONPATH": str(world.folder)},
+        through=("env",),  # an interpreter of its own, that reads sitecustomize
+    )
+    world.chain("f", {"type": "t_hang", "id": "a"})
+    assert {world.run("f")["status"] for _ in range(6)} == {"completed"}
+    assert supervisor.ask("status")["stuck"] == []
+    (world.folder / "hang").touch()
+    execution = world.start("f")
+    status = supervisor.wait_status(lambda status: status["stuck"], "a stuck step")
+    [row] = status["stuck"]
+    assert (row["execution_id"], row["flow_id"], row["node_id"]) == (execution, "f", "a")
+    assert row["step_s"] > 10 * row["usual_s"]
+    assert row["timeout_s"] is None
+    assert [row["execution_id"] for row in supervisor.ask("explain")["stuck"]] == [execution]
+    (world.folder / "hang").unlink()
+    assert world.wait(execution)["status"] == "completed", "it is named, not ended"
+    assert supervisor.ask("status")["stuck"] == []
