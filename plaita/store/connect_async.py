@@ -44,6 +44,19 @@ async def connect(
     """A session with a server that serves. ``timeout_s`` is for the server; a sentinel gets a part of it besides."""
     if sentinels is None:
         return await _serving(endpoint, make, client_name, timeout_s)
+    search = await ask_sentinels(endpoint, sentinels, make, timeout_s)
+    primary = search.primary()
+    try:
+        return await _serving(primary, make, client_name, timeout_s)
+    except wire.GreetingError:
+        search.misled()
+        raise
+
+
+async def ask_sentinels(
+    endpoint: Endpoint, sentinels: sentinel.Sentinels, make: Make[Any], timeout_s: float
+) -> sentinel.Search:
+    """A search that is over."""
     search = sentinels.search()
     for place in search:
         there = endpoint.sentinel(place)
@@ -58,12 +71,7 @@ async def connect(
             session.abort("answered")
         except dialling.NotReached as error:
             search.silent(place, error.reason)
-    primary = search.primary()
-    try:
-        return await _serving(primary, make, client_name, timeout_s)
-    except wire.GreetingError:
-        search.misled()
-        raise
+    return search
 
 
 async def _serving(endpoint: Endpoint, make: Make[S], client_name: str, timeout_s: float) -> S:

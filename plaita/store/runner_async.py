@@ -20,7 +20,7 @@ import hiredis
 from plaita.clock import wall_ms
 from plaita.store import dialling, wire
 from plaita.store.call import LANES, Answer, Call, Lane, Refused, Unavailable, Unknown, Value
-from plaita.store.connect_async import Session, connect
+from plaita.store.connect_async import Session, ask_sentinels, connect
 from plaita.store.endpoint import Endpoint, parse_endpoint
 from plaita.store.sentinel import Sentinels
 
@@ -64,7 +64,7 @@ class _Wire(Session):
 
     def __init__(self, lane: _Lane, endpoint: Endpoint) -> None:
         self._lane = lane
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -97,7 +97,7 @@ class _Wire(Session):
             self.abort("retired")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fall(f"connection lost{f' ({dialling.reason(self._endpoint, error)})' if error else ''}")
+        self._fall(f"connection lost{f' ({dialling.reason(self.endpoint, error)})' if error else ''}")
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -173,7 +173,7 @@ class _Wire(Session):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        shown = self._endpoint.shown
+        shown = self.endpoint.shown
         waiting, self.waiting = self.waiting, deque()
         self._lane.fell(self, f"{shown}: {reason}")
         for pending in waiting:
@@ -363,6 +363,23 @@ class AsyncRunner:
         current = self._lanes[lane].wire
         if current is not None:
             current.abort("dropped on request")
+
+    async def follow_sentinels(self) -> None:
+        """Leave a server that the sentinels do not name any more, though it answers as a primary: cut off from them, it
+        is one until it hears of the other, and what is written there meanwhile is lost. Without sentinels: nothing."""
+        if self.sentinels is None:
+            return
+        keeper = self._lanes["keeper"]
+        search = await ask_sentinels(
+            self.endpoint, self.sentinels, lambda endpoint: _Wire(keeper, endpoint), self.connect_timeout_s
+        )
+        try:
+            primary = search.primary()
+        except wire.GreetingError:
+            return  # nobody can tell: what works goes on
+        for lane in self._lanes.values():
+            if lane.wire is not None and lane.wire.endpoint.server != primary.server:
+                lane.wire.abort(f"the sentinels name another primary: {primary.shown}")
 
     async def close(self) -> None:
         """Close all lanes; calls under way answer Unknown, later ones Unavailable."""

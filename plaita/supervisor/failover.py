@@ -70,8 +70,8 @@ class Failover:
         while True:
             try:
                 await asyncio.wait_for(self._look.wait(), LOOK_S * (0.8 + random.random() * 0.2))
-            except TimeoutError:
-                pass  # time for the regular look
+            except TimeoutError:  # time for the regular look
+                await self._runner.follow_sentinels()
             self._look.clear()
             reconnected, self._reconnected = self._reconnected, False
             differs, self._differs = self._differs, False

@@ -18,6 +18,7 @@ from plaita.nodes.registry import NodeRegistry
 from plaita.server import FlowWorker
 from plaita.storage import RedisExecutionStorage, RedisFlowStorage
 from plaita.store.call import Value
+from plaita.store.runner_sync import SyncRunner
 from plaita.testing.sentinels import PASSWORD, SENTINEL_PASSWORD, Process, SentinelGroup
 from plaita.testing.server import raw
 
@@ -163,6 +164,32 @@ def _done(deed: Callable[[], bool]) -> bool:
         return deed()
     except PlaitaError:
         return False
+
+
+@pytest.mark.long
+def test_DECISIONS_40_a_primary_that_only_the_sentinels_have_lost_is_left(group: SentinelGroup, world: World) -> None:
+    """It answers us, on connections that stay open, and is a primary to itself: what is written there would be lost."""
+    one = serve(world)
+    world.chain("quick", {"type": "t_line", "id": "quick", "file": str(world.folder / "quick")})
+    assert world.run("quick")["status"] == "completed"
+    in_step(group)
+    old, new = group.primary(), group.replica()
+    # Who connects from now on is shut out; the sentinel's own connections are ended.
+    group.do(old, "CONFIG", "SET", "requirepass", "of nobody")
+    mine = SyncRunner(old.url.replace(PASSWORD, "of%20nobody"))
+    for line in mine.do(raw("CLIENT", "LIST")).decode().splitlines():
+        if "name=sentinel" in line:
+            mine.run(raw("CLIENT", "KILL", "ID", line.split()[0].removeprefix("id=")))
+    until(lambda: group.primary() is new, "the failover")
+    assert "role:master" in mine.do(raw("INFO", "replication")).decode()
+    status = one.wait_status(lambda s: s["counters"]["failovers"] == 1 and s["serving"], "the new primary found")
+    assert status["counters"]["failover_dropped"] == 0
+    assert "name=plaita-" not in mine.do(raw("CLIENT", "LIST")).decode()
+    world.runner.close()
+    world.client._runner.close()
+    follow(world)
+    assert world.run("quick")["status"] == "completed"
+    mine.close()
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from plaita.runtime_config.redis_url import Place
 from plaita.store.call import Answer, Refused, Unavailable, Value
@@ -20,6 +21,7 @@ from plaita.store.runner_async import AsyncRunner
 from plaita.store.runner_sync import SyncRunner
 from plaita.store.sentinel import Sentinels, questions, share_s
 from plaita.store.wire import GreetingError
+from plaita.testing.proxy import Proxy
 from plaita.testing.sentinels import SENTINEL_PASSWORD, SERVICE, SentinelGroup
 from plaita.testing.server import Server, raw
 from plaita.testing.tls import Authority, TlsFront
@@ -124,8 +126,8 @@ def group() -> Iterator[SentinelGroup]:
 
 
 @contextmanager
-def fake(reply: bytes | None) -> Iterator[str]:
-    """Somebody who answers everything so (None: never); its ``host:port``."""
+def fake(reply: bytes | list[bytes] | None) -> Iterator[str]:
+    """Somebody who answers everything so (None: never; a list: its first, as it is then); its ``host:port``."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -134,7 +136,7 @@ def fake(reply: bytes | None) -> Iterator[str]:
                     client, _ = listener.accept()
                     client.recv(65536)
                     if reply is not None:
-                        client.sendall(reply)
+                        client.sendall(reply[0] if isinstance(reply, list) else reply)
                     kept.append(client)
                 except OSError:
                     return
@@ -236,6 +238,34 @@ def test_tls_to_sentinels_and_to_the_server_that_they_name(plaita_server: Server
     behind.close()
     assert isinstance(answer, Unavailable)
     assert f"localhost:{asked.port}: the certificate is not accepted" in answer.error
+
+
+@pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run])
+def test_a_server_that_the_sentinels_do_not_name_any_more_is_left(plaita_server: Server, run_loop: Any) -> None:
+    """Both answer as primaries; here they are one server, once behind a proxy."""
+    direct, proxy = plaita_server.listen(), Proxy(plaita_server.socket_path)
+
+    async def run(place: str, answers: list[bytes]) -> None:
+        runner = AsyncRunner(f"redis+sentinel://:{plaita_server.password}@{place}/m")
+        assert await runner.run(raw("PING")) == Value(b"PONG")
+        await runner.follow_sentinels()
+        assert runner.state.connected
+        assert proxy.connections == 0
+        answers[0] = b"-ERR who knows\r\n"  # nobody can tell: what works goes on
+        await runner.follow_sentinels()
+        assert runner.state.connected
+        answers[0] = naming(proxy.port).removeprefix(b"+OK\r\n")
+        await runner.follow_sentinels()
+        assert not runner.state.connected
+        assert "name another primary" in runner.state.last_error
+        assert await runner.run(raw("PING")) == Value(b"PONG")
+        assert proxy.connections == 1
+        await runner.close()
+
+    answers = [naming(direct).removeprefix(b"+OK\r\n")]
+    with fake(answers) as place:
+        run_loop(run(place, answers))
+    proxy.close()
 
 
 def test_KNOWN_TROUBLE_31_readonly_asks_the_sentinels_again(group: SentinelGroup) -> None:
