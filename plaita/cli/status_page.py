@@ -139,7 +139,10 @@ def _head(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
 
 def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     queue, redis, drain = part(status, "queue"), part(status, "redis"), part(status, "drain")
-    pending = f"{_count(queue, 'pending')} in work"
+    free = queue.get("claimable") or 0
+    working = queue.get("pending")
+    pending = f"{'?' if working is None else max(0, working - free)} in work"
+    pending += f", {free} let go" if free else ""
     if queue.get("oldest_pending_s") is not None:
         pending += f" (oldest {seconds(queue.get('oldest_pending_s'))})"
     counts = (

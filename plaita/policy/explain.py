@@ -14,11 +14,13 @@ from enum import Enum
 
 from plaita.policy.generations import ADVICE, Fit
 
+UNTAKEN_MS = 10_000  # carriers that wait for so long beside a host with nothing in hand are not on their way to it
 INCOMPLETE_MS = 30_000  # an executor that is missing for so long is no longer one that is being replaced
 
 # Of several shut gates the first here is the cause, the others may follow from it. ``status`` comes before all when
 # somebody wanted it so, and after ``redis`` while it starts: a start waits for Redis.
 _ORDER = ("redis", "failover", "writes", "disk", "pause", "status", "executors")
+_OTHERS = "for a target, a path or a repository of other hosts, or left for their tenant"
 _KNOWN_STATES = {"draining": "it is draining", "stopping": "it is stopping", "stopped": "it has stopped"}
 _CAUSES = {
     "redis": "Redis cannot be reached",
@@ -118,11 +120,12 @@ def explain(facts: Facts, before: Explanation | None = None) -> Explanation:
         since = part.since if part.since is not None else dated.since(part.name, part.open)
         gates.append(replace(part, since=since, advice=_shut(part)))
     reasons = _wrong(facts, gates, dated)
+    untaken = _untaken(facts, dated)
     cause = _cause(facts, gates)
     if cause is not None:
         verdict, answer = Verdict.NOT, _refusing(facts, cause, gates)
     else:
-        verdict, answer = Verdict.DEGRADED if reasons else Verdict.SERVING, _taking(facts, gates, reasons)
+        verdict, answer = Verdict.DEGRADED if reasons else Verdict.SERVING, _taking(facts, gates, reasons, untaken)
     return Explanation(verdict, answer, tuple(reasons), tuple(gates), dated.found)
 
 
@@ -196,6 +199,15 @@ def _cause(facts: Facts, gates: Iterable[Gate]) -> Gate | None:
     return next((shut[name] for name in _ORDER if name in shut), None)
 
 
+def _untaken(facts: Facts, dated: _Sinces) -> int | None:
+    """Since when carriers wait and this host has nothing in hand; None where it is not so. While nobody can count them
+    it stays."""
+    waits = facts.unclaimed > 0 if facts.unclaimed is not None else not dated.last("untaken")
+    waits = waits and facts.free > 0 and facts.in_hand == 0
+    since = dated.since("untaken", not waits)
+    return since if waits and facts.unclaimed else None
+
+
 def _wrong(facts: Facts, gates: Iterable[Gate], dated: _Sinces) -> list[str]:
     """What is wrong with a host that takes work; a full host and a tenant over its quota are not."""
     wrong = []
@@ -240,7 +252,7 @@ def _refusing(facts: Facts, cause: Gate, gates: Iterable[Gate]) -> str:
     return _sentence(parts, cause.advice)
 
 
-def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str]) -> str:
+def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str], untaken: int | None) -> str:
     parts = ["degraded, and taking work" if reasons else "serving", *reasons]
     advice = " ".join(dict.fromkeys(g.advice for g in gates if g.name in ("tenant epoch", "breaker") and g.advice))
     executors = next(gate for gate in gates if gate.name == "executors")
@@ -251,6 +263,9 @@ def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str]) -> str:
             advice = advice or "raise --executors, or add a host"
     else:
         parts.append(f"{facts.ready - facts.free} of {facts.executors} executors at work")
+    if untaken is not None and facts.now - untaken > UNTAKEN_MS:
+        waiting = _count(facts.unclaimed or 0, "carrier waits", "carriers wait")
+        parts.append(f"{waiting} that this host has not taken since {moment(untaken, facts.now)}: {_OTHERS}")
     if facts.slowed:
         parts.append(facts.slowed)
     if facts.stuck:

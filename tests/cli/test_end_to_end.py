@@ -284,7 +284,7 @@ def test_a_supervisor_from_start_to_stop(daemon: Any, run: Run, home: Path, hell
     status = json.loads(until(serving, "status says that it serves").stdout)
     assert {
         "instance_id", "pid", "version", "status", "uptime_s", "registry_registered", "redis", "queue", "executors",
-        "disk", "drain", "counters", "generations",
+        "disk", "drain", "counters", "generations", "verdict", "answer", "stuck", "deaths", "breakers",
     } <= set(status)  # fmt: skip
     assert (status["instance_id"], status["pid"], status["status"]) == ("host-1", process.pid, "running")
     assert {"slot", "pid", "state", "execution_id", "flow_id", "node_id", "step_s", "steps_done", "rss_mib",

@@ -131,6 +131,8 @@ def test_queue_disk_redis_and_deaths_are_told() -> None:
     ):
         assert words in text
     assert text.index("SIGKILL") < text.index("exit 3"), "the newest first"
+    let_go = "\n".join(texts(page(status(queue={**status()["queue"], "claimable": 1}), 120, NOW)))
+    assert "7 not yet read, 1 in work, 1 let go (oldest 12 s), 3 delayed" in let_go
     below = "\n".join(texts(page(status(disk={**status()["disk"], "open": False}), 120, NOW)))
     assert "BELOW ITS LINE since 09:00:00 UTC (3 h)" in below
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plaita.policy.explain import INCOMPLETE_MS, Explanation, Facts, Gate, Verdict, explain
+from plaita.policy.explain import INCOMPLETE_MS, UNTAKEN_MS, Explanation, Facts, Gate, Verdict, explain
 
 NOON = 1_764_504_000_000  # 2025-11-30T12:00:00Z
 HOST = ("redis", "status", "pause", "disk", "writes", "failover")
@@ -161,6 +161,21 @@ def test_why_executors_are_replaced_slowly_is_told_whether_one_is_free_or_none_s
     none = explain(replace(WELL, ready=0, free=0, slowed=slowed))
     assert none.verdict is Verdict.NOT
     assert none.answer.startswith(f"NOT taking work: no executor stands (none stands; {slowed}) since")
+
+
+def test_what_an_idle_host_does_not_take_is_told_once_it_is_no_moment() -> None:
+    idle = replace(WELL, free=4)
+    first = explain(replace(idle, unclaimed=3))
+    assert first.answer == "serving; 0 of 4 executors at work"
+    uncounted = explain(replace(idle, unclaimed=None, now=NOON + UNTAKEN_MS), first)
+    later = explain(replace(idle, unclaimed=2, now=NOON + UNTAKEN_MS + 1), uncounted)
+    assert later.verdict is Verdict.SERVING
+    assert "at work; 2 carriers wait that this host has not taken since 12:00:00 UTC: for a target" in later.answer
+    assert explain(replace(idle, now=NOON + UNTAKEN_MS + 2), later).answer == first.answer
+    busy = explain(replace(idle, unclaimed=2, free=3, in_hand=1, now=NOON + UNTAKEN_MS + 3), later)
+    assert "not taken" not in busy.answer
+    again = explain(replace(idle, unclaimed=2, now=NOON + UNTAKEN_MS + 4), busy)
+    assert again.answer == first.answer, "it took one meanwhile: it begins anew"
 
 
 def test_DECISIONS_24_stuck_steps_are_named_and_do_not_degrade() -> None:
