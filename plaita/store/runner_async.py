@@ -145,7 +145,7 @@ class _Wire(Session):
         answer, drop = wire.understand(pending.call, reply)
         if drop:
             self._lane.leave(self, answer)
-        elif isinstance(answer, Unavailable):
+        elif isinstance(answer, Unavailable) or (isinstance(answer, Unknown) and wire.is_denied(answer.error)):
             self._lane.refuses(answer.error)
         pending.settle(answer)
 

@@ -102,6 +102,11 @@ def is_unknown_script(reply: object) -> bool:
     return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
+def is_denied(error: str) -> bool:
+    """The user lacks a right for the command, or for one inside the script."""
+    return "NOPERM" in error or "ACL failure in script" in error
+
+
 def understand(call: Call[T], reply: Any) -> tuple[Answer[T], bool]:
     """What a reply means, and whether the connection it came on should not be used again."""
     if isinstance(reply, hiredis.ReplyError):
@@ -130,8 +135,10 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
         return Refused("wrong_type", error), False
     if code in _DROP or "max number of clients" in error:
         return Unavailable(error, auth=code in _AUTH), True
-    if code == "NOPERM" or "ACL failure in script" in error:
-        return Unavailable(f"{call.name}: NOPERM {error.removeprefix(code).strip()}", auth=True), False
+    if is_denied(error):
+        said = f"{call.name}: NOPERM {error.removeprefix(code).strip()}"
+        # inside a script other commands may have been carried out before this one
+        return (Unavailable(said, auth=True) if error.startswith("NOPERM") else Unknown(said)), False
     if code in _KEEP:
         return Unavailable(error, auth=code in _AUTH), False
     return Refused("server_error", error), False

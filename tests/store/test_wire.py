@@ -88,7 +88,6 @@ def error(text: str) -> hiredis.ReplyError:
         ("NOAUTH Authentication required.", True, True),
         ("WRONGPASS invalid username-password pair", True, True),
         ("NOPERM this user has no permissions", False, True),
-        ("ERR ACL failure in script: User u may not run 'set' script: on @user_script:1.", False, True),
         ("BUSY Redis is busy running a script", False, False),
         ("OOM command not allowed when used memory > 'maxmemory'.", False, False),
         ("MISCONF Redis is configured to save RDB snapshots", False, False),
@@ -102,6 +101,20 @@ def error(text: str) -> hiredis.ReplyError:
 def test_the_server_cannot_serve_now(text: str, drop: bool, auth: bool):
     said = f"plain: NOPERM {text.partition(' ')[2]}" if auth and not drop else text  # which of our calls it was
     assert understand(PLAIN, error(text)) == (Unavailable(said, auth), drop)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR ACL failure in script: User u may not run 'set' script: on @user_script:1.",
+        "ERR Error running script (call to f_1): @user_script:3: -NOPERM this user has no permissions",
+    ],
+)
+def test_a_right_that_lacks_inside_a_script_leaves_open_what_was_done_before(text: str):
+    answer, drop = understand(SCRIPTED, error(text))
+    assert isinstance(answer, Unknown)
+    assert answer.error.startswith("scripted: NOPERM ")
+    assert not drop
 
 
 def test_refusals_by_the_server():

@@ -161,6 +161,31 @@ def processed(server: Server) -> int:
     return int(re.findall(r"total_commands_processed:(\d+)", info)[0])
 
 
+def test_a_right_taken_away_inside_the_scripts_loses_nothing(own_server: Server, folder: Path) -> None:
+    """A step ends while its commit is refused in the middle: once the right is back, the execution goes on, and no step
+    is run twice. Lease and min-idle of 10 minutes: nobody else could have helped."""
+    world = World(as_user(own_server), folder)
+    own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix))
+    one = world.serving(preload="trouble", executors=1, lease_ttl_seconds=600, claim_min_idle_ms=600_000)
+    line = {"type": "t_line", "file": str(folder / "lines"), "until": str(folder / "go")}
+    world.chain("f", {**line, "id": "a"}, {**line, "id": "b"})
+    begun = world.start("f")
+    one.busy("a")
+    own_server.do("ACL", "SETUSER", "worker", "-hset", "-zadd", "-zrem", "-xack")
+    (folder / "go").touch()
+    until(lambda: "redis.refuses_writes" in one.text(), "the refusal")
+    before = processed(own_server)
+    time.sleep(1)
+    assert processed(own_server) - before < 100, "a hot loop"
+    assert len((folder / "lines").read_text().splitlines()) == 1
+    own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix))
+    assert world.wait(begun)["status"] == "completed"
+    assert len((folder / "lines").read_text().splitlines()) == 2
+    assert one.status()["counters"]["dead_lettered"] == 0
+    assert one.stop() == 0
+    world.close()
+
+
 # -- TLS -------------------------------------------------------------------------------------------------
 
 
