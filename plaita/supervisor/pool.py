@@ -29,6 +29,7 @@ from plaita.supervisor.stats import Stats
 from plaita.supervisor.template_handle import TemplateHandle
 from plaita.supervisor.temporary import TemporaryFolders
 from plaita.supervisor.usual import UsualLengths
+from plaita.unix.oom import OomKills
 from plaita.unix.processes import kill_session, kill_sessions, rss_kib
 from plaita.unix.reaper import Exit, unknown_exit
 
@@ -87,6 +88,7 @@ class Pool:
         )
         self.deaths: deque[Death] = deque(maxlen=deaths.KEPT)  # the last ones, for ``status``
         self.usual = UsualLengths()
+        self.oom = OomKills()
         self._run_seq = 0
         self._renewal = Renewal()
         self._waiters: deque[tuple[str, asyncio.Future[Executor]]] = deque()
@@ -424,6 +426,8 @@ class Pool:
         """Its process has been reaped."""
         if executor.waiting is not None and executor.channel is not None:
             executor.channel.read_rest()  # a step that was answered is not a step that died
+        if ended.signal == signal.SIGKILL and self.oom.grew() and executor.state is not Slot.KILLED:
+            executor.kill_detail = executor.kill_detail or f"{describe(ended)} (probably out of memory)"
         self._log_exit(executor, ended)
         self.apply(executor, SlotEvent.EXITED, ended)
 

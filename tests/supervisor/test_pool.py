@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from plaita.policy.slot import Slot
 from plaita.supervisor.executor import Died, Executor
 from plaita.supervisor.pool import Pool, PoolSettings
 from plaita.supervisor.stats import Stats
+from plaita.unix.oom import OomKills
 from plaita.unix.reaper import Exit
 
 
@@ -210,5 +212,43 @@ def test_who_leaves_after_an_answer(
         finally:
             executor.cancel_deadline()
             _end(child)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("struck", "by_us", "wanted"),
+    [
+        (True, "", "SIGKILL (probably out of memory)"),
+        (False, "", "SIGKILL"),
+        (True, "protocol error", "protocol error"),  # whoever else was struck: this one was killed by us
+    ],
+)
+def test_KT55_a_step_that_the_kernel_killed_for_memory_is_told_so(
+    struck: bool, by_us: str, wanted: str, tmp_path: Path
+) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom_kill 1\n")
+
+    async def main() -> None:
+        pool, executor = _pool()
+        pool.oom = OomKills([str(counter)])
+        child = _child()
+        try:
+            await _standing(pool, executor, child)
+            assert pool.try_acquire("t") is executor
+            outcome = pool.run(executor, _step(pool))
+            if by_us:
+                pool.kill(executor, by_us)
+            if struck:
+                counter.write_text("oom_kill 2\n")
+        finally:
+            _end(child)
+        pool.exited(Exit(child, None, signal.SIGKILL, max_rss_kib=2048))
+        died = await outcome
+        assert isinstance(died, Died)
+        assert died.cause == wanted
+        assert died.exit.signal == signal.SIGKILL
+        assert [death.cause for death in pool.deaths] == [wanted]
 
     asyncio.run(main())
