@@ -19,6 +19,7 @@ from plaita.supervisor.held import Held
 from plaita.supervisor.stats import Stats
 
 NODES_KNOWN = 1024
+SHOWN = 20  # rows of ``explain``, which is for people
 WAITING_KNOWN = 10_000  # delayed carriers a node that are counted one by one
 ADVICE = (
     "its carriers are delayed and not counted; another host may take them. See `plaita-supervisor status` for the last "
@@ -126,13 +127,17 @@ class Breaker:
         limit = f"{policy.DEATHS} deaths of {policy.CARRIERS} executions in {policy.WINDOW_MS // 60_000} min"
         rows = []
         now = boot_ms()
-        for (_, flow_id, version, node_id), node in self._shut():
+        shut = self._shut()
+        for (_, flow_id, version, node_id), node in shut[:SHOWN]:
             circuit = node.circuit
             left = round(max(0, (circuit.until or 0) - now) / 1000, 1)
             then = "one tries" if circuit.probe else f"tried again in {left:g} s"
             counts = f"{len(circuit.deaths)} deaths of {circuit.carriers} executions"
             value = f"{flow_id}@{version} node {node_id}: {counts}, the last by {node.last_cause}; {then}"
             rows.append(Gate("breaker", False, node.since, value, limit, node.count_waiting(now), ADVICE))
+        if len(shut) > SHOWN:
+            waiting = sum(node.count_waiting(now) for _, node in shut[SHOWN:])
+            rows.append(Gate("breaker", False, None, f"{len(shut) - SHOWN} more nodes", limit, waiting, ADVICE))
         return rows or [Gate("breaker", True, None, "no node is shut out", limit)]
 
     def _shut(self) -> list[tuple[NodeKey, _Node]]:

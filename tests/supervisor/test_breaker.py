@@ -198,6 +198,12 @@ def test_what_a_breaker_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         for name in "aabbc":
             breaker.died(("t", "f", "3", f"n{number}"), name, "SIGSEGV")
     assert [block["node_id"] for block in breaker.blocks()] == ["n39", "n38", "n37", "n36", "n35"]
+    monkeypatch.setattr("plaita.supervisor.breaker.SHOWN", 2)
+    assert [gate.value.partition(":")[0] for gate in breaker.gates()] == [
+        "f@3 node n39",
+        "f@3 node n38",
+        "3 more nodes",
+    ]
     for name in "aabbc":
         breaker.died(KEY, name, "SIGSEGV")
     for number in range(40):
