@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from doctor_world import quiet_host, registered  # noqa: F401
+
 from plaita.cli import exits, main, supervisor
 from plaita.store.call import Call
 from plaita.store.embedded import Embedded
