@@ -72,17 +72,46 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 
 class _LastResortStream(logging.StreamHandler[Any]):
-    """Writes to stderr; a closed or broken stderr, or a full disk behind it, stops nothing."""
+    """Writes to stderr; a closed or broken stderr, or a full disk behind it, stops nothing. What it did not take is
+    counted, and told of once it takes lines again. Used by the writer thread alone."""
+
+    def __init__(self, stream: Any, on_drop: Callable[[], None]) -> None:
+        super().__init__(stream)
+        self._on_drop = on_drop
+        self._lost = 0
+        self._why = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._lost and not self._tell():
+            self._lose()
+            return
+        super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        error = sys.exc_info()[1]
+        self._why = (error.strerror if isinstance(error, OSError) else None) or repr(error)
+        self._lose()
+
+    def _lose(self) -> None:
+        self._lost += 1
+        self._on_drop()
+
+    def _tell(self) -> bool:
+        """Say how many it did not take; whether it takes lines again."""
+        line = render("WARNING", "log.lines_lost", {"lines": self._lost, "error": self._why}, wall_ms())
+        try:
+            self.stream.write(f"{line}\n")
             self.flush()
+        except (OSError, ValueError):
+            return False
+        self._lost = 0
+        return True
 
 
 def set_up(level: str, on_drop: Callable[[], None]) -> Callable[[], None]:
     """Install the handlers; returns a function that flushes and stops the writer thread."""
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
-    stream = _LastResortStream(sys.stderr)
+    stream = _LastResortStream(sys.stderr, on_drop)
     stream.setFormatter(logging.Formatter("%(message)s"))
     listener = logging.handlers.QueueListener(lines, stream)
     _logger.handlers[:] = [_DroppingQueueHandler(lines, on_drop)]
