@@ -35,12 +35,15 @@ class SmallDisk:
         self.through = ["nsenter", "--mount", f"--target={self._holder.pid}", f"--wdns={Path.cwd()}"]
 
     def fill(self, left: int = 0) -> None:
-        """Until not more than ``left`` bytes are free."""
+        """Until ``left`` bytes are free, in one step from whatever it was."""
         found = os.statvfs(self.outside)
         with open(self.outside / "ballast", "ab") as file:
-            os.posix_fallocate(
-                file.fileno(), 0, os.fstat(file.fileno()).st_size + found.f_bavail * found.f_frsize - left
-            )
+            size = os.fstat(file.fileno()).st_size
+            wanted = size + found.f_bavail * found.f_frsize - left
+            if wanted > size:
+                os.posix_fallocate(file.fileno(), 0, wanted)
+            else:
+                os.ftruncate(file.fileno(), wanted)
 
     def free(self) -> None:
         """What ``fill`` took is there again."""

@@ -80,7 +80,6 @@ def test_G5_below_the_line_nothing_is_read_or_claimed_and_it_comes_back_by_itsel
     assert asked_for(server_log, "two")
     assert asked_for(server_log, "one") == []
     # Above the line, not yet by the margin: still shut.
-    disk.free()
     disk.fill(left=33 * MIB)
     one.wait_status(lambda s: s["disk"]["free_gib"] == round(33 / 1024, 3), "a look at 33 MiB")
     assert one.status()["disk"]["open"] is False

@@ -83,6 +83,7 @@ def _touched(path: Path) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_58_a_read_only_disk_under_the_temporary_files(world: World, disk: SmallDisk) -> None:
     flows(world, disk)
     one = world.supervisor(through=disk.through, environment={"TMPDIR": str(disk.path)}, **PATIENT).wait_serving()
