@@ -138,7 +138,8 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
     if is_denied(error):
         said = f"{call.name}: NOPERM {error.removeprefix(code).strip()}"
         # inside a script other commands may have been carried out before this one
-        return (Unavailable(said, auth=True) if error.startswith("NOPERM") else Unknown(said)), False
+        inside = "@user_script" in error or "in script" in error
+        return (Unknown(said) if inside else Unavailable(said, auth=True)), False
     if code in _KEEP:
         return Unavailable(error, auth=code in _AUTH), False
     return Refused("server_error", error), False

@@ -106,6 +106,7 @@ def test_the_server_cannot_serve_now(text: str, drop: bool, auth: bool):
 @pytest.mark.parametrize(
     "text",
     [
+        "NOPERM ACL failure in script: User u may not run 'set' script: abc, on @user_script:1.",
         "ERR ACL failure in script: User u may not run 'set' script: on @user_script:1.",
         "ERR Error running script (call to f_1): @user_script:3: -NOPERM this user has no permissions",
     ],
