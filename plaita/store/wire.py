@@ -138,8 +138,8 @@ def _understand_error(call: Call[Any], error: str) -> tuple[Answer[Any], bool]:
     if is_denied(error):
         said = f"{call.name}: NOPERM {error.removeprefix(code).strip()}"
         # inside a script other commands may have been carried out before this one
-        inside = "@user_script" in error or "in script" in error
-        return (Unknown(said) if inside else Unavailable(said, auth=True)), False
+        half_done = "@user_script" in error or "in script" in error
+        return (Unknown(said) if half_done else Unavailable(said, auth=True)), False
     if code in _KEEP:
         return Unavailable(error, auth=code in _AUTH), False
     return Refused("server_error", error), False
