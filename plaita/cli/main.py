@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from plaita.cli import (
+    approval_commands,
     cluster_commands,
     dlq_commands,
     doctor_command,
@@ -32,6 +33,7 @@ app.add_typer(dlq_commands.app)
 app.add_typer(tenant_commands.app)
 app.add_typer(cluster_commands.app)
 app.add_typer(event_commands.app)
+app.add_typer(approval_commands.app)
 
 
 def _version(wanted: bool) -> None:

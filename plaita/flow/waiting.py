@@ -32,12 +32,25 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """What somebody else is to do for a wait: ``type`` names the service, ``task_id`` the task among its tasks;
+    ``config`` is a JSON object of the service's own."""
+
+    type: str
+    task_id: str
+    config: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": self.type, "task_id": self.task_id, "config": self.config}
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What ends a wait.
 
     ``event_filter`` maps dotted paths to the JSON values that the event's data must have there, None for any event of
     the type. ``correlation_id`` None means the execution's own id. ``timeout_ms``: the wait's limit, None for none.
-    ``warnings`` are for the log.
+    ``warnings`` are for the log. ``service``: who else works on it, None for nobody.
     """
 
     event_type: str
@@ -45,15 +58,19 @@ class Subscription:
     correlation_id: str | None = None
     timeout_ms: int | None = None
     warnings: tuple[str, ...] = ()
+    service: Service | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of the four fields, as it travels and is stored."""
-        return {
+        """A JSON object of all but the warnings, as it travels and is stored; ``service`` only where there is one."""
+        said: dict[str, Any] = {
             "event_type": self.event_type,
             "event_filter": self.event_filter,
             "correlation_id": self.correlation_id,
             "timeout_ms": self.timeout_ms,
         }
+        if self.service is not None:
+            said["service"] = self.service.to_json()
+        return said
 
 
 class Suspending(Protocol):

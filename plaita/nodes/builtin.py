@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from plaita.nodes.approval import ApprovalNode
 from plaita.nodes.assignment import AssignmentNode
 from plaita.nodes.base import Node
 from plaita.nodes.case import CaseNode
+from plaita.nodes.delay import DelayNode
 from plaita.nodes.end import EndNode
 from plaita.nodes.event import EventWaitNode
 from plaita.nodes.if_node import IfNode
@@ -21,6 +23,8 @@ BUILT_IN: tuple[type[Node], ...] = (
     CaseNode,
     MockNode,
     EventWaitNode,
+    DelayNode,
+    ApprovalNode,
 )
 
 PURE_NODES: frozenset[type[Node]] = frozenset(BUILT_IN)

@@ -49,7 +49,10 @@ def suspend_of(held: Held, answer: Answer, elapsed_ms: int) -> Suspend:
         active_ms_delta=elapsed_ms + held.unsaved_ms,
         state=answer.state,
         nodes=held.order + 1 if held.node_id not in held.timings else None,
-        places=event_index.places(event_type, correlation, named=bool(named), event_filter=accepts),
+        # What a service ends, an approval above all, is not for any publisher to end.
+        places=None
+        if service
+        else event_index.places(event_type, correlation, named=bool(named), event_filter=accepts),
         task_type=str(service.get("type") or ""),
         task_id=str(service.get("task_id") or ""),
         config=jsontext.dumps(service["config"]) if service.get("config") is not None else None,

@@ -44,8 +44,7 @@ def test_an_authors_error_ends_the_flow(drive: Callable[..., Any]) -> None:
 REFUSED = [
     ("fetch.json", "nodes[1].type", "node type 'http' is not in this build"),
     ("squares.json", "nodes[1].type", "node type 'map' is not in this build"),
-    ("wait-a-little.json", "nodes[2].type", "node type 'delay' is not in this build"),
-    ("ask-model.json", "nodes[1].type", "unknown node type 'chat_model'; known: assignment, "),
+    ("ask-model.json", "nodes[1].type", "unknown node type 'chat_model'; known: approval, "),
     ("single-node.json", "nodes", "this looks like a single node of type 'mock'"),
 ]
 
@@ -61,8 +60,19 @@ def test_a_flow_of_other_nodes_is_refused_for_a_named_reason(
     assert reason in problem.reason
 
 
+@pytest.mark.parametrize(
+    ("given", "delay_ms", "warnings"), [({"n": 2}, 2000, 0), ({"n": 0.0005}, 1, 0), ({}, 60_000, 1)]
+)
+def test_a_delay_waits_as_long_as_it_says(
+    drive: Callable[..., Any], given: dict[str, Any], delay_ms: int, warnings: int
+) -> None:
+    last = drive((DATA / "wait-a-little.json").read_bytes(), given).last
+    assert isinstance(last, Suspended)
+    assert (last.subscription["timeout_ms"], len(last.warnings)) == (delay_ms, warnings)
+
+
 def test_every_data_file_is_in_a_table() -> None:
-    named = {each[0] for each in [*RUNS, *REFUSED]} | {"refused-business.json"}
+    named = {each[0] for each in [*RUNS, *REFUSED]} | {"refused-business.json", "wait-a-little.json"}
     assert {path.name for path in DATA.iterdir()} == named
 
 
@@ -120,7 +130,7 @@ def test_flows_of_the_public_engine_run_or_are_refused_by_type(
         last = drive(definition, flow_input).last
         if isinstance(last, Suspended):
             waiting = next(node for node in definition["nodes"] if node["id"] == last.node_id)
-            assert last.subscription["event_filter"] == waiting["event_filter"]
+            assert last.subscription["event_filter"] == waiting.get("event_filter")
             return
         assert hasattr(last, "output") or last.error.error_type == "error_result", last
         return

@@ -68,7 +68,11 @@ ONE_FAULT: list[tuple[str, Any, str]] = [
     ("no type", flow({"id": "x"}), "nodes[0].type: required field is missing"),
     ("type is no text", flow({"id": "x", "type": 3}), "nodes[0].type: text is wanted, this is a number: 3"),
     ("unknown type", between({"type": "asignment"}), "nodes[1].type: unknown node type 'asignment'; did you mean 'ass"),
-    ("type far off", between({"type": "zzz"}), "nodes[1].type: unknown node type 'zzz'; known: assignment, case, end"),
+    (
+        "type far off",
+        between({"type": "zzz"}),
+        "nodes[1].type: unknown node type 'zzz'; known: approval, assignment, case",
+    ),
     ("no id", flow(START, {"type": "end"}, END), "nodes[1].id: required field is missing"),
     ("id is no text", flow(START, {"type": "end", "id": 5}, END), "nodes[1].id: text is wanted, not number 5"),
     (
@@ -268,7 +272,7 @@ def test_rule_3_types_of_later_builds_are_named(parse: Parse, node_type: str) ->
     (found,) = problems(parse, between({"type": node_type}))
     assert found == (
         f"nodes[1].type: node type {node_type!r} is not in this build; "
-        "known: assignment, case, end, event, if, mock, start, switch"
+        "known: approval, assignment, case, delay, end, event, if, mock, start, switch"
     )
 
 

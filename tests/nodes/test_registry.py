@@ -24,7 +24,18 @@ class Plug(Node):
 
 
 def test_the_built_in_types(registry: NodeRegistry) -> None:
-    assert registry.names() == ["assignment", "case", "end", "event", "if", "mock", "start", "switch"]
+    assert registry.names() == [
+        "approval",
+        "assignment",
+        "case",
+        "delay",
+        "end",
+        "event",
+        "if",
+        "mock",
+        "start",
+        "switch",
+    ]
     assert registry.list_types() == registry.names()
     assert registry.get("gone") is None
 
