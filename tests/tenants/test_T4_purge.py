@@ -70,6 +70,7 @@ def furnish(world: TenantsWorld, tenant: str) -> dict[str, str]:
     fields: list[tuple[str, bytes | str]] = [("payload", later), ("execution_id", "later"), ("tenant_id", tenant)]
     world.do(delayed.put(keys, f"later {tenant}", 3_600_000, fields, stream="q"))
     world.do(credentials.put(keys, "mail", b"sealed"))
+    client.publish("e", {"x": 1}, correlation_id="c", event_id="once")
     raw(world, "SET", f"{keys.ns}:of:a:later:version", "x")
     return made | {"foreign": "foreign", "later": "later", "nameless": nameless}
 

@@ -39,7 +39,7 @@ from plaita.tenancy import tenant_context
 from plaita.testing.server import Server
 
 PAIRS = [("a", "a-b"), ("default", "租户"), ("x" * 200, "default"), ("ab", "a")]
-EXECUTION, FLOW, LETTER, KEY = "execution", "flow", "letter", "start key"
+EXECUTION, FLOW, LETTER, KEY, EVENT = "execution", "flow", "letter", "start key", "event"
 STATES = ("pending", "running", "suspended", "completed", "error", "cancelled", "deleted")
 
 # -- what takes which id ------------------------------------------------------------------------------
@@ -50,7 +50,8 @@ NO_IDS = frozenset(
         "redis_url", "embedded", "tenant", "json_output", "given", "preload", "timeout", "version", "wait_for_end",
         "target", "reason", "force", "status", "limit", "resume_type", "data", "file", "allow_unknown_types",
         "requeue", "idle_minutes", "dry_run", "yes", "match_reason", "cause", "node", "since", "until",
-        "everything", "unblock", "rate", "everybody", "number", "input", "ignored_keys", "key_prefix",
+        "everything", "unblock", "rate", "everybody", "number", "input", "ignored_keys", "key_prefix", "brief",
+        "socket", "instance", "instance_id", "event_type",
     }
 )  # fmt: skip
 
@@ -69,6 +70,8 @@ COMMANDS: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("flow show", "flow_id"): (FLOW, ["flow", "show", "{id}"]),
     ("flow rm", "flow_id"): (FLOW, ["flow", "rm", "{id}"]),
     ("dlq show", "dlq_id"): (LETTER, ["dlq", "show", "{id}"]),
+    ("event publish", "correlation_id"): (EXECUTION, ["event", "publish", "e", "--correlation-id", "{id}"]),
+    ("event publish", "event_id"): (EVENT, ["event", "publish", "e", "--event-id", "{id}"]),
     ("dlq replay", "flow"): (FLOW, ["dlq", "replay", "--flow", "{id}"]),
 }
 # Not the same answer, for the reason given; each has a test of its own below.
@@ -85,6 +88,7 @@ MAKING = frozenset(
     {
         ("start", "execution_id"), ("start", "dedup_key"), ("flow put", "flow_id"), ("start_flow", "execution_id"),
         ("start_flow", "dedup_key"), ("save_execution_state", "execution_id"), ("put_flow_definition", "flow_id"),
+        ("event publish", "event_id"), ("publish", "event_id"),
     }
 )  # fmt: skip
 EVENT_TYPES = ("event", "timeout", "continue", "retry")
@@ -131,12 +135,12 @@ class Scene:
     a: str
     b: str
     ids: dict[str, str]
-    """state -> an execution of A's in it; ``flow``, ``letter`` and ``key``: ids of A's of those kinds."""
+    """state -> an execution of A's in it; ``flow``, ``letter``, ``key`` and ``event``: ids of A's of those kinds."""
 
     def known(self, kind: str) -> list[str]:
         if kind == EXECUTION:
             return [self.ids[state] for state in STATES]
-        return [self.ids[{FLOW: "flow", LETTER: "letter", KEY: "key"}[kind]]]
+        return [self.ids[{FLOW: "flow", LETTER: "letter", KEY: "key", EVENT: "event"}[kind]]]
 
     def missing(self, kind: str) -> str:
         """An id of the same form that nobody has."""
@@ -156,9 +160,8 @@ class Scene:
             if cursor == "0":
                 break
         if self.a == "default":  # its keys stand beside everybody's: only those with what was made for it
-            words = tuple(
-                f"{keys.ns}:{word}" for word in ("execution:", "flow:", "flow_list", "flow_versions:", "start-dedup:")
-            )
+            of_tenants = ("execution:", "flow:", "flow_list", "flow_versions:", "start-dedup:", "event:")
+            words = tuple(f"{keys.ns}:{word}" for word in of_tenants)
             names = {name for name in names if name.decode().startswith(words)}
         return {name.decode(): raw(self.world, "DUMP", name) for name in names}
 
@@ -180,7 +183,7 @@ def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) ->
     mark = uuid.uuid4().hex[:8]
     world.put_for(a, f"flow{mark}")
     world.put_for(b, "own")
-    ids = {"flow": f"flow{mark}", "key": f"key{mark}"}
+    ids = {"flow": f"flow{mark}", "key": f"key{mark}", "event": f"event{mark}"}
     for state in STATES:
         ids[state] = client.start(ids["flow"], {"secret": "of-a"}, execution_id=f"{state}{mark}").execution_id
         if state in STATUSES and state != "pending":
@@ -188,6 +191,7 @@ def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) ->
             raw(world, "ZREM", keys.index("pending"), ids[state])
             raw(world, "ZADD", keys.index(state), 1, ids[state])
     client.start(ids["flow"], dedup_key=ids["key"])
+    client.publish("e", {"secret": "of-a"}, event_id=ids["event"], correlation_id=ids["suspended"])
     client.perform(operations.remove_execution(keys, ids["deleted"], "gone", True, 3_600_000))
     payload = {"type": "start", "flow_id": ids["flow"], "tenant_id": a, "params": {"secret": "of-a"}}
     letter = {"payload": payload, "reason": "why-of-a", "flow_id": ids["flow"], "tenant_id": a, "schema_version": 1}
@@ -326,6 +330,7 @@ CLIENT: dict[tuple[str, str], tuple[str, Method]] = {
     ("resume", "execution_id"): (EXECUTION, lambda c, name: c.resume(name, "retry")),
     ("replay_dead_letters", "wanted"): (FLOW, lambda c, name: c.replay_dead_letters(Wanted(flow_id=name), _mine(c))),
     ("publish", "correlation_id"): (EXECUTION, lambda c, name: c.publish("e", correlation_id=name)),
+    ("publish", "event_id"): (EVENT, lambda c, name: c.publish("e", event_id=name)),
 }
 WORKER: dict[tuple[str, str], tuple[str, Method]] = {
     ("start_flow", "flow_id"): (FLOW, lambda w, name: w.start_flow(name)),
@@ -353,7 +358,7 @@ FLOWS: dict[tuple[str, str], tuple[str, Method]] = {
 NO_IDS_OF_METHODS = NO_IDS | frozenset(
     {
         "input", "config", "operation", "params", "resume_type", "wait", "wait_for_inflight", "token", "state",
-        "order_by", "offset", "definition", "manner", "event_type", "values",
+        "order_by", "offset", "definition", "manner", "values",
     }
 )  # fmt: skip
 
