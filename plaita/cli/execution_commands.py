@@ -12,7 +12,6 @@ from plaita.cli import exits
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, with_session
 from plaita.cli.output import console, facts, json_text, note, print_json, table
-from plaita.clock import wall_ms
 from plaita.errors import InputError, WaitTimeoutError
 from plaita.policy.liveness import Liveness
 from plaita.policy.retention import tombstone_ttl_ms
@@ -43,24 +42,24 @@ def ended_code(documents: list[dict[str, Any]]) -> int:
     return exits.FAILED if any(one["status"] in ("error", "cancelled") for one in documents) else exits.DONE
 
 
-def _status(document: Mapping[str, Any]) -> str:
+def _status(document: Mapping[str, Any], now_ms: int) -> str:
     """The status, and when nobody vouches for the node that is open, that too (ledger L4)."""
     from plaita.client import views
 
     status = str(document.get("status"))
-    if views.liveness_of(document, wall_ms()) is Liveness.SILENT:
+    if views.liveness_of(document, now_ms) is Liveness.SILENT:
         return f"{status}, but no sign of life: its supervisor may be gone, and another one takes it over"
     return status
 
 
-def print_execution(document: Mapping[str, Any]) -> None:
-    """One execution for people."""
+def print_execution(document: Mapping[str, Any], now_ms: int) -> None:
+    """One execution for people. ``now_ms``: by the server's clock, as the signs of life in its row are."""
     error = document.get("error")
     rows: list[tuple[str, Any]] = [
         ("execution", document.get("execution_id")),
         ("flow", f"{document.get('flow_id')} version {document.get('version')}"),
         ("tenant", document.get("tenant_id")),
-        ("status", _status(document)),
+        ("status", _status(document, now_ms)),
         ("holder", document.get("holder")),
         ("created", document.get("created_at")),
         ("updated", document.get("last_update_time")),
@@ -175,7 +174,7 @@ def show(
     if session.json:
         print_json(document)
     else:
-        print_execution(document)
+        print_execution(document, session.perform(operations.now_ms))
 
 
 def list_command(
@@ -239,10 +238,12 @@ def _wait(session: Session, execution_ids: list[str], timeout: float | None) -> 
 
 
 def _print_documents(session: Session, documents: list[dict[str, Any]]) -> None:
+    from plaita.client import operations
+
     if session.json:
         print_json(documents[0] if len(documents) == 1 else {"executions": documents})
     elif len(documents) == 1:
-        print_execution(documents[0])
+        print_execution(documents[0], session.perform(operations.now_ms))
     else:
         rows = [(one["execution_id"], one["flow_id"], one["status"], one["ended_at"]) for one in documents]
         console().print(table(("execution", "flow", "status", "ended"), rows))

@@ -19,7 +19,7 @@ from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError, UnreachableError, WaitTimeoutError
 from plaita.policy import repos
 from plaita.policy.carrier import start_payload
-from plaita.store import carriers, dead_letters, executions, flows, registry, replays
+from plaita.store import carriers, dead_letters, executions, flows, registry, replays, server
 from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import DEFAULT_TENANT, STATUSES, TERMINAL, Keys, check_tenant
 
@@ -226,6 +226,11 @@ def get(keys: Keys, execution_id: str) -> Operation[dict[str, Any]]:
     if row is None:
         raise RefusedError("no_row", f"there is no execution {execution!r} for tenant {keys.tenant!r}")
     return views.execution(row, keys.tenant or DEFAULT_TENANT)
+
+
+def now_ms(keys: Keys) -> Operation[int]:
+    """The server's clock, epoch ms: what the times in rows and entries are judged by."""
+    return (yield from ask(server.now_ms(keys)))
 
 
 def result_of(keys: Keys, execution_id: str, node_id: str) -> Operation[Any]:

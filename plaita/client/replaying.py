@@ -16,12 +16,12 @@ from typing import Any
 from plaita import ids
 from plaita.client import views
 from plaita.client.operations import Operation, Pause, ask, check_dlq_id, check_reason
-from plaita.clock import iso_utc, wall_ms
+from plaita.clock import iso_utc
 from plaita.errors import InputError, RefusedError
 from plaita.policy import replay as policy
 from plaita.policy.age import entry_ms, timestamp_ms
 from plaita.policy.replay import EXPLANATIONS, Outcome, Unfit
-from plaita.store import dead_letters, replays
+from plaita.store import dead_letters, replays, server
 from plaita.store.dead_letters import Letter
 from plaita.store.keys import Keys, check_tenant
 from plaita.store.replays import Replayed, Try
@@ -191,12 +191,13 @@ def _one(keys: Keys, dlq_id: str, letter: Letter | None, manner: Manner, *, swee
     )
     if letter is None:
         return (yield from ask(replays.refuse(keys, attempt, Outcome.NO_LETTER)))
+    now_ms = yield from ask(server.now_ms(keys))  # not by our own clock: a wrong one would make letters too old
     plan = policy.plan(
         letter.fields,
         dlq_key=keys.dead_letters,
         dlq_id=dlq_id,
         tenant=manner.tenant,
-        now_ms=wall_ms(),
+        now_ms=now_ms,
         max_age_ms=0 if manner.force else manner.max_age_ms or 0,
     )
     if isinstance(plan, Unfit):

@@ -112,7 +112,7 @@ class Registrar:
                 self.registered = True
                 return True
             if not (isinstance(answer, Refused) and answer.reason == "taken"):
-                self.failed(_why(answer))
+                self.failed(why(answer))
                 return False
             expected, wait = await self._namesake(waited_for_ms)
             waited_for_ms += wait * 1000
@@ -216,7 +216,7 @@ class Registrar:
                 await asyncio.sleep(0.2)
         if tries > 1:
             self._stats.add("registry_status_flush_failed_total")
-            logs.error("registry.status_not_written", status=self._facts().get("status"), error=_why(answer))
+            logs.error("registry.status_not_written", status=self._facts().get("status"), error=why(answer))
 
     def _close(self) -> None:
         self._closed = True
@@ -237,12 +237,12 @@ class Registrar:
             raise
         was_registered, self.registered = self.registered, False
         if not isinstance(answer, Value):
-            logs.error("registry_unregister_failed", error=_why(answer))
+            logs.error("registry_unregister_failed", error=why(answer))
         elif not answer.value and was_registered:
             logs.error("registry_unregister_failed", error="there is no record of this process")
 
 
-def _why(answer: Answer[Any]) -> str:
+def why(answer: Answer[Any]) -> str:
     """What is said of an answer that is no value."""
     if isinstance(answer, Refused):
         return f"{answer.reason}: {answer.detail[:300]}"

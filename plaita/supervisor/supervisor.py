@@ -47,7 +47,7 @@ from plaita.supervisor.life import EXIT_BUG, EXIT_CONFIGURATION, Drain, Life
 from plaita.supervisor.metrics import Snapshot
 from plaita.supervisor.pool import Pool
 from plaita.supervisor.reaping import Reaping
-from plaita.supervisor.registrar import IdentityTaken, Registrar
+from plaita.supervisor.registrar import IdentityTaken, Registrar, why
 from plaita.supervisor.reload import Reload
 from plaita.supervisor.sender import Sender
 from plaita.supervisor.service_manager import ServiceManager, facts_of
@@ -479,9 +479,9 @@ class Supervisor:
             if isinstance(answer, Unavailable) and answer.auth:
                 raise InputError(f"redis_url: the server refuses us ({answer.error})")
             if told == 0 and self._config.registry:
-                self._registrar.failed(getattr(answer, "error", ""))
+                self._registrar.failed(why(answer))
             if told % 20 == 0:
-                logs.warning("redis.unreachable", answer=type(answer).__name__, error=getattr(answer, "error", ""))
+                logs.warning("redis.unreachable", answer=type(answer).__name__, error=why(answer))
             told += 1
             await asyncio.sleep(0.25)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -140,6 +142,13 @@ def test_G3_redis_away_at_the_start_is_an_error_and_registers_when_it_comes(
     [row] = [row for row in one.ask("explain")["gates"] if row["gate"] == "redis"]
     assert row["open"] is False
     assert "--redis-url" in row["advice"]
+    for command, word in (("status", "NOT taking work"), ("explain", "redis")):
+        done = subprocess.run(
+            [sys.executable, "-m", "plaita.cli.supervisor", command, "--socket", one.socket],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert word in done.stdout
+        assert done.returncode == 1 or command == "explain"
     own_server.start()
     one.wait_status(lambda s: s["status"] == "running" and s["registry_registered"], "registered")
     own_world.chain("f", {"type": "mock", "id": "a", "value": 1})
