@@ -5,11 +5,31 @@ however a bad line flaps. What holds in the end is always said.
 from __future__ import annotations
 
 import asyncio
+import re
 
 from plaita.clock import boot_ms
 from plaita.supervisor import logs
 
 QUIET_MS = 5_000
+AGAIN_MS = 15_000
+_TIMES = re.compile(r"\d+(\.\d+)? s\b")
+
+
+class WaitingLog:
+    """Before the first connection: says why there is none, at once when the reason is another, else now and then."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+        self._said_at = 0
+        self.said = 0  # how often
+
+    def say(self, kind: str, error: str) -> None:
+        reason = _TIMES.sub("", error)  # how long a silence was taken for one may differ each time
+        if self.said and reason == self._reason and boot_ms() - self._said_at < AGAIN_MS:
+            return
+        logs.warning("redis.unreachable", answer=kind, error=error)
+        self._reason, self._said_at = reason, boot_ms()
+        self.said += 1
 
 
 class ConnectionLog:

@@ -29,7 +29,7 @@ from plaita.store.runner_async import RunnerState
 from plaita.supervisor import crash_points, logs, rights
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.commands import Commands
-from plaita.supervisor.connection_log import ConnectionLog
+from plaita.supervisor.connection_log import ConnectionLog, WaitingLog
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.control import Handler
 from plaita.supervisor.disk_guard import DiskGuard
@@ -462,7 +462,7 @@ class Supervisor:
         self.event(Event.FATAL)
 
     async def _meet_server(self) -> None:
-        told = 0
+        waiting = WaitingLog()
         while True:
             answer = await self._runner.run(server.server_info(self._keys))
             if isinstance(answer, Value):
@@ -478,11 +478,9 @@ class Supervisor:
                 return
             if isinstance(answer, Unavailable) and answer.auth:
                 raise InputError(f"redis_url: the server refuses us ({answer.error})")
-            if told == 0 and self._config.registry:
+            if waiting.said == 0 and self._config.registry:
                 self._registrar.failed(why(answer))
-            if told % 20 == 0:
-                logs.warning("redis.unreachable", answer=type(answer).__name__, error=why(answer))
-            told += 1
+            waiting.say(type(answer).__name__, why(answer))
             await asyncio.sleep(0.25)
 
     def _ready_if_complete(self) -> None:
