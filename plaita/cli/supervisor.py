@@ -12,7 +12,6 @@ import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +19,10 @@ import typer
 
 from plaita.cli import exits, status_view
 from plaita.cli.control_client import DEFAULT_TIMEOUT_SECONDS, ask, find_socket
+from plaita.cli.drain_waiting import wait_for_drain
 from plaita.cli.output import console, facts, note, page_console, print_json, table
 from plaita.clock import wall_ms
-from plaita.errors import ConfigError, InputError, PlaitaError, RefusedError, WaitTimeoutError
+from plaita.errors import ConfigError, InputError, PlaitaError, WaitTimeoutError
 from plaita.runtime_config import Setting, SupervisorConfig, effective, generations, load_runtime_config, settings_of
 from plaita.unix.prctl import set_dumpable
 from plaita.unix.processes import ensure_std_fds
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 PROGRAM = "plaita-supervisor"
 _WATCH_SECONDS = 1.0
 _WATCH_PATIENCE_SECONDS = 5.0  # a supervisor that is frozen is shown as such soon
-_DRAIN_POLL_SECONDS = 0.5
-_DRAIN_TELL_SECONDS = 10.0
 _RECORD_SECONDS = 5.0
 
 app = typer.Typer(
@@ -326,33 +324,12 @@ def drain(
     if not wait:
         _tell(answer, "draining: no new work is taken", json_output)
         return
-    after = _wait_for_drain(socket, instance)
+    after = wait_for_drain(lambda: _ask("status", socket, instance))
     receipt = status_view.receipt(before, after)
     if json_output:
         print_json({"drained": True, **receipt})
         return
     console().print(facts((name.replace("_", " "), count) for name, count in receipt.items()))
-
-
-def _wait_for_drain(socket: str | None, instance: str | None) -> dict[str, Any]:
-    """Poll until no step is left, telling what is. Raises UnreachableError when the supervisor goes away before that,
-    RefusedError when somebody takes the drain back."""
-    told, again = "", 0.0
-    try:
-        while True:
-            answer = _ask("status", socket, instance)
-            if not status_view.left(answer):
-                return answer
-            if answer.get("status") == "running":
-                raise RefusedError("undrained", "the drain was taken back meanwhile; work is taken again")
-            line, since = status_view.left_line(answer)
-            if line != told or time.monotonic() >= again:
-                note(line + since)
-                told, again = line, time.monotonic() + _DRAIN_TELL_SECONDS
-            time.sleep(_DRAIN_POLL_SECONDS)
-    except KeyboardInterrupt:
-        note("the drain goes on; `plaita-supervisor undrain` takes it back")
-        raise
 
 
 @app.command()

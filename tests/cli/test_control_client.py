@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plaita.cli import control_client
+from plaita.cli import control_client, drain_waiting
 from plaita.errors import InputError, PlaitaError, RefusedError, UnreachableError
 
 Answer = Callable[[socket.socket], None]
@@ -345,9 +345,7 @@ def test_executors_json(plaita_supervisor: Any, serve: Any) -> None:
 def test_drain_wait_tells_what_is_left_and_ends_with_a_receipt(
     plaita_supervisor: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from plaita.cli import supervisor
-
-    monkeypatch.setattr(supervisor, "_DRAIN_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(drain_waiting, "POLL_SECONDS", 0.01)
     busy = {**STATUS, "status": "draining", "drain": {"phase": "draining", "left": 1, "receipt": None}}
     receipt = {"finished": 1, "handed_on": 2, "killed": 0}
     done = {**busy, "executors": [], "drain": {"phase": "drained", "left": 0, "receipt": receipt}}
@@ -363,9 +361,7 @@ def test_drain_wait_tells_what_is_left_and_ends_with_a_receipt(
 def test_drain_wait_ends_when_the_drain_is_taken_back(
     plaita_supervisor: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from plaita.cli import supervisor
-
-    monkeypatch.setattr(supervisor, "_DRAIN_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(drain_waiting, "POLL_SECONDS", 0.01)
     busy = {**STATUS, "status": "draining", "drain": {"phase": "draining", "left": 1, "since": "2026", "timeout_s": 30}}
     back = {**STATUS, "drain": {"phase": "none", "left": 1}}
     told = plaita_supervisor("drain", "--wait", "--socket", serve(supervisor_of(STATUS, {"ok": True}, busy, back)))
