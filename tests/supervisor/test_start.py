@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -152,6 +154,40 @@ def test_sigterm_at_any_moment_of_the_start_ends_clean(world: World, delay_ms: i
     assert _registered(world) in (None, "stopped")
 
 
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc"]
+
+
+@pytest.mark.skipif(subprocess.run([*UNSHARE, "true"], check=False).returncode != 0, reason="no pid namespaces here")
+@pytest.mark.parametrize("moment", ["handlers", "config.effective", "state=running"])
+def test_as_the_first_process_of_a_container_it_hears_a_stop_at_once(world: World, moment: str) -> None:
+    """KNOWN-TROUBLE 49: the kernel ignores signals that such a process has no handler for."""
+    model = world.supervisor("--check", through=["/usr/bin/env"])
+    words = model.process.args[model.process.args.index("run") :]  # type: ignore[union-attr,arg-type,operator]
+    command = [*UNSHARE, sys.executable, "-m", "plaita.cli.supervisor_entry", *words[:-1]]  # type: ignore[index]
+    log = world.folder / "first.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(command, env=model.environment, stdout=file, stderr=file)
+    try:
+        [first] = until(lambda: _children(process.pid), "the process")
+
+        def ready() -> bool:
+            if moment != "handlers":
+                return moment in log.read_text()
+            caught = Path(f"/proc/{first}/status").read_text().partition("SigCgt:")[2].split()[0]
+            return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
+
+        until(ready, moment)
+        os.kill(first, signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("mark", ["config.effective", "template.started", "template.ready", "supervisor.state"])
 def test_a_stop_after_each_part_of_the_start_ends_clean(world: World, mark: str) -> None:
     supervisor = world.supervisor(preload="trouble")
@@ -176,9 +212,6 @@ def test_a_stop_while_the_embedded_server_is_opened_takes_it_along(world: World)
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_started_without_standard_descriptors(world: World, closed: tuple[int, ...]) -> None:
-    import subprocess
-    import sys
-
     redirections = " ".join(f"{fd}>&-" if fd else "0<&-" for fd in closed)
     first = world.supervisor(instance="probe")
     command = [sys.executable, "-m", "plaita.cli.supervisor", "run", *first.process.args[4:]]  # type: ignore[index]
