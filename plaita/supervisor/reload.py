@@ -77,6 +77,13 @@ class Reload:
         logs.error("reload.failed", reason=reason, advice="all goes on as before; repair it and reload again")
         self._manager.ready()
 
+    def stop(self) -> None:
+        """The supervisor leaves: a template that has not come to stand by now is of no use."""
+        if self._phase is Phase.IMPORTING:
+            self._templates.drop_coming()
+            self._enter(Phase.FAILED, "the supervisor was told to stop")
+            logs.warning("reload.dropped", reason=self._reason)
+
     def look(self) -> None:
         """An executor has come to stand: perhaps it was the last."""
         if self._phase is Phase.REPLACING and self._pool.all_new:

@@ -269,6 +269,7 @@ class Supervisor:
             case Action.SAY_READY:
                 self._manager.ready()
             case Action.SAY_STOPPING:
+                self._reload.stop()
                 self._manager.stopping()
             case Action.START_DEADLINE:
                 self._draining.start_deadline()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_systemd import FakeSystemd
 from hosts import SupervisorProcess, World, alive, until
 
 from plaita.errors import RefusedError
@@ -113,7 +114,11 @@ def test_sigterm_while_a_template_imports_for_ever_leaves_nobody_behind(world: W
     [
         ("def broken(:\n", "says"),
         ("import os\nos._exit(3)\n", "ended while it imported says: exit code 3"),
-        ("import os\nos.kill(os.getpid(), 11)\n", "ended while it imported says: killed by SIGSEGV"),
+        pytest.param(
+            "import os\nos.kill(os.getpid(), 11)\n",
+            "ended while it imported says: killed by SIGSEGV",
+            marks=pytest.mark.long,
+        ),
         ("import time\ntime.sleep(1000)\n", "did not stand within 4 s while it imported says"),
     ],
 )
@@ -212,6 +217,35 @@ def test_two_sighups_in_a_row_and_one_while_drained(world: World) -> None:
     supervisor.ask("undrain")
     assert world.run("f")["output"]["a"] == "third"
     assert supervisor.stop() == 0
+
+
+def test_a_stop_ends_a_reload_that_has_not_come_to_stand(world: World) -> None:
+    """Its template could stand in the middle of the drain: then nothing may be told or replaced any more."""
+    _plug_in(world, "old")
+    world.chain("g", {"type": "t_line", "id": "a", "file": str(world.folder / "lines"), "seconds": 1000})
+    systemd = FakeSystemd()
+    environment = {"PYTHONPATH": f"{world.folder}:{NODES}", **systemd.environment}
+    flags = {"executors": 2, "drain_timeout": 600, "kill_grace": 0.2, "environment": environment}
+    supervisor = world.serving(preload=["trouble", "says"], **flags)
+    world.start("g")
+    supervisor.busy("a")
+    _plug_in(world, "new", go="never")
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "plaita.cli.supervisor", "reload", "--wait", "--socket", supervisor.socket],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: len(_templates(supervisor)) == 2, "the template that imports")
+    supervisor.signal(signal.SIGTERM)
+    assert "told to stop" in waiting.communicate(timeout=60)[1]
+    assert waiting.returncode == 1
+    until(lambda: len(_templates(supervisor)) == 1, "one template only")
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.wait_exit() == 75
+    names = [word.name for word in systemd.words if word.name in ("READY", "RELOADING", "STOPPING")]
+    assert names[:3] == ["READY", "RELOADING", "STOPPING"]
+    assert "READY" not in names[3:]
+    systemd.close()
 
 
 def test_a_sighup_on_the_way_out_is_refused(world: World) -> None:

@@ -51,7 +51,7 @@ def _registered(world: World, instance: str = "one") -> str | None:
     return None if record is None else registry_status(record.record)
 
 
-@pytest.mark.parametrize("mode", ["cut", "freeze", "drop_replies"])
+@pytest.mark.parametrize("mode", ["cut", "freeze", pytest.param("drop_replies", marks=pytest.mark.long)])
 def test_R6_an_idle_stop_while_redis_is_away_does_not_wait_for_it(
     world: World, proxy: Proxy, serve: Serve, mode: Any
 ) -> None:
@@ -113,7 +113,7 @@ def test_R2_a_stop_gives_up_an_answer_that_cannot_be_written(
     assert ran == ["a", "a", "b"] or (mode == "freeze" and ran == ["a", "b"])
 
 
-@pytest.mark.parametrize("how", ["deadline", "second signal", "drain command"])
+@pytest.mark.parametrize("how", ["deadline", "second signal", pytest.param("drain command", marks=pytest.mark.long)])
 def test_R2_a_step_that_hears_nothing_ends_with_its_whole_family(world: World, how: str) -> None:
     """Handed on, it begins again elsewhere with a lease and a min-idle of ten minutes."""
     pids = world.folder / "pids"
@@ -183,11 +183,11 @@ def test_R2_what_waits_for_a_retry_is_nobodys_when_the_host_leaves(world: World)
     ("what", "cause"),
     [
         ("sys_exit", "SystemExit"),
-        ("sys_exit_text", "SystemExit"),
         ("keyboard", "KeyboardInterrupt"),
-        ("base", "BaseException"),
-        ("generator_exit", "GeneratorExit"),
         ("abort", "SIGABRT"),
+        pytest.param("sys_exit_text", "SystemExit", marks=pytest.mark.long),
+        pytest.param("base", "BaseException", marks=pytest.mark.long),
+        pytest.param("generator_exit", "GeneratorExit", marks=pytest.mark.long),
     ],
 )
 def test_a_step_that_leaves_by_itself_during_a_stop_is_no_interrupted_one(world: World, what: str, cause: str) -> None:
