@@ -31,10 +31,11 @@ def test_executors_that_leave_after_each_step_are_replaced_at_once(world: World)
 
 
 def test_a_node_that_kills_its_executor_slows_its_slot_down(world: World) -> None:
-    """The other side of the above: deaths do count."""
-    world.chain("f", {"type": "t_do", "id": "a", "what": "os_exit", "size": 3})
+    """The other side of the above: deaths do count. Each in a flow of its own, so that no breaker comes before."""
+    for number in range(10):
+        world.chain(f"f{number}", {"type": "t_do", "id": "a", "what": "os_exit", "size": 3})
     supervisor = world.serving(executors=1, preload="trouble", max_deliveries=1)
-    executions = [world.start("f") for _ in range(10)]
+    executions = [world.start(f"f{number}") for number in range(10)]
     assert {world.wait(execution)["status"] for execution in executions} == {"error"}
     assert "executor.respawn_delayed" in supervisor.text()
 

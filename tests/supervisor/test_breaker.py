@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hosts import SupervisorProcess, World, until
+from hosts import SupervisorProcess, World, alive, until
 
 from plaita.policy import breaker as policy
 from plaita.supervisor.breaker import Breaker
@@ -17,6 +18,7 @@ from plaita.supervisor.stats import Stats
 COLD = ("env",)  # an interpreter of its own, that reads sitecustomize
 KILLER = """
 import os
+import signal
 from pathlib import Path
 from plaita import Node
 
@@ -209,3 +211,36 @@ def test_what_a_breaker_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(40):
         breaker.delay_ms(_held(f"e{number}"))
     assert breaker.blocks()[0]["waiting"] == 7
+
+
+def test_38_what_the_dead_mans_switch_killed_is_no_fault_of_its_node(world: World) -> None:
+    """Six executors of one node are killed at once, because their supervisor was frozen. On asyncio's own loop, which
+    hears of the deaths before the lease keeper has looked at the clock; still, they are deaths for a lost lease."""
+    (world.folder / "hanger.py").write_text(
+        "import pathlib, time\nfrom plaita import Node\n\n"
+        "class Hang(Node):\n    node_type = 't_hang'\n\n"
+        "    def execute(self, execution):\n"
+        "        while (pathlib.Path(__file__).parent / 'hang').exists():\n            time.sleep(0.02)\n"
+    )
+    supervisor = world.serving(
+        executors=6,
+        loop="asyncio",
+        preload="hanger",
+        lease_ttl_seconds=5,
+        claim_min_idle_ms=300,
+        environment={"PYTHONPATH": str(world.folder)},
+    )
+    world.chain("f", {"type": "t_hang", "id": "a"})
+    (world.folder / "hang").touch()
+    executions = [world.start("f") for _ in range(6)]
+    working = supervisor.wait_status(
+        lambda status: all(row["step_s"] is not None for row in status["executors"]), "six at work"
+    )
+    pids = [row["pid"] for row in working["executors"]]
+    supervisor.signal(signal.SIGSTOP)
+    until(lambda: not any(alive(pid) for pid in pids), "the dead man's switch")
+    (world.folder / "hang").unlink()
+    supervisor.signal(signal.SIGCONT)
+    assert {world.wait(execution)["status"] for execution in executions} == {"completed"}
+    counters = supervisor.ask("status")["counters"]
+    assert (counters["executor_deaths"], counters["breaker_opened"], counters["breaker_delayed"]) == (6, 0, 0)
