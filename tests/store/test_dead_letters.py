@@ -55,7 +55,7 @@ def test_Q5_when_trimming_fails_the_letter_is_kept_and_it_is_told(world, plaita_
     entry = add(world)
     world.take(1)
     url = plaita_server.url.partition("://")
-    place = url[2].rpartition("@")[2]
+    place = url[2].rpartition("@")[2].partition("?")[0]
     with SyncRunner(f"{url[0]}://careful:secret@{place}") as runner:
         answer = runner.do(dead_letters.bury(world.keys, "q", entry, LETTER, 3))
     assert answer.trimmed == -1
