@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plaita import jsontext
-from plaita.clock import iso_utc, wall_ms
+from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.policy.backoff import backoff_s
 from plaita.policy.carrier import TASK_SCHEMA_VERSION
 from plaita.store import registry
@@ -39,8 +39,7 @@ class IdentityTaken(Exception):
 
 class Registrar:
     """``facts()`` gives the moving part of the record: status, paused, capacity, node types; ``refresh`` is awaited
-    before each heartbeat, to bring what it shows up to date. ``registered``: Redis has our record, as far as we know.
-    """
+    before each heartbeat, to bring what it shows up to date."""
 
     def __init__(
         self,
@@ -67,7 +66,13 @@ class Registrar:
         self._perhaps_there = False  # a record of ours: also where an answer was lost, or a stop came before it
         self._task: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
-        self.registered = False
+        self._ours_until: int | None = None  # boot ms; None: it is not ours, as far as we know
+
+    @property
+    def registered(self) -> bool:
+        """Redis has our record: it took it, and that has not run out since. Without a heartbeat for its time to live it
+        has, whatever else Redis still does for us, and another may have the name by now."""
+        return self._ours_until is not None and boot_ms() < self._ours_until
 
     def _record(self, status: str | None = None) -> bytes:
         own = self._identity
@@ -105,11 +110,12 @@ class Registrar:
         while True:
             call = registry.register(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS, expected)
             known, self._perhaps_there = self._perhaps_there, True
+            until = boot_ms() + TTL_MS
             answer = await self._runner.run(call)
             if isinstance(answer, Unavailable | Refused):
                 self._perhaps_there = known  # it was not carried out
             if isinstance(answer, Value):
-                self.registered = True
+                self._ours_until = until
                 return True
             if not (isinstance(answer, Refused) and answer.reason == "taken"):
                 self.failed(why(answer))
@@ -156,12 +162,14 @@ class Registrar:
         taken: Callable[[IdentityTaken], None] = lambda error: None,
     ) -> None:
         """Begin the heartbeat; before that, where ``claim`` said False, try again until Redis takes the record (G3):
-        ``registered`` is told then, or ``taken`` of who was faster."""
+        ``registered`` is told then, or ``taken`` of who was faster. ``registered`` is told too when the record had run
+        out and is there again."""
         self._task = asyncio.create_task(self._live(registered, taken), name="registry heartbeat")
 
     def try_again(self) -> None:
-        """Redis serves again: a retry need not wait for its time."""
-        self._again.set()
+        """Redis serves again: a retry need not wait for its time, nor a heartbeat whose record has run out."""
+        if not self.registered:
+            self._again.set()
 
     async def _live(self, registered: Callable[[], None], taken: Callable[[IdentityTaken], None]) -> None:
         if not self.registered:
@@ -172,18 +180,23 @@ class Registrar:
                 return
             registered()
         while True:
-            await asyncio.sleep(HEARTBEAT_S * (0.8 + random.random() * 0.2))
+            await self._pause(HEARTBEAT_S * (0.8 + random.random() * 0.2))
             if self._refresh is not None:
                 await self._refresh()
+            was_ours = self.registered
             await self.announce(tries=1)
+            if self.registered and not was_ours:
+                registered()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._again.wait(), seconds)
+        self._again.clear()
 
     async def _retry(self) -> None:
         attempt = 0
         while not self.registered:
-            self._again.clear()
-            seconds = backoff_s(attempt, base=RETRY_FIRST_S, cap=RETRY_LONGEST_S, jitter=random.random())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._again.wait(), seconds)
+            await self._pause(backoff_s(attempt, base=RETRY_FIRST_S, cap=RETRY_LONGEST_S, jitter=random.random()))
             attempt += 1
             await self.claim()
 
@@ -203,13 +216,14 @@ class Registrar:
         for attempt in range(tries):
             if self._closed and not last:
                 return  # closed while we waited for our next try
+            until = boot_ms() + TTL_MS
             call = registry.heartbeat(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS)
             answer = await self._runner.run(call)
             if isinstance(answer, Value):
-                self.registered = True
+                self._ours_until = until
                 return
             if isinstance(answer, Refused) and answer.reason == "taken":
-                self.registered = False
+                self._ours_until = None
                 logs.error("registry.taken_from_us", instance_id=self._instance_id, detail=answer.detail[:300])
                 return
             if attempt + 1 < tries:
@@ -235,7 +249,7 @@ class Registrar:
         except asyncio.CancelledError:
             logs.error("registry_unregister_failed", error="Redis did not answer in time")
             raise
-        was_registered, self.registered = self.registered, False
+        was_registered, self._ours_until = self.registered, None
         if not isinstance(answer, Value):
             logs.error("registry_unregister_failed", error=why(answer))
         elif not answer.value and was_registered:

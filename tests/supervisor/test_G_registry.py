@@ -171,3 +171,27 @@ def test_G1_C2_the_cluster_as_its_supervisors_said(world: World, plaita_server_p
     assert one.stop() == 0
     states = {row["instance_id"]: row["state"] for row in world.client.instances()["instances"]}
     assert states == {"one": "stopped", "two": "dead"}
+
+
+def test_G3_DECISIONS_1_what_an_earlier_life_left_is_taken_over_only_with_an_entry(
+    world: World, plaita_server_process: Server
+) -> None:
+    """Until the registry says that the name is ours, what is pending for it may be another's, who lives."""
+    lines = world.folder / "lines"
+    world.chain("f", {"type": "t_line", "id": "a", "file": str(lines), "seconds": 1.0})
+    world.chain("short", {"type": "mock", "id": "a", "value": 1})
+    first = world.serving(**PATIENT)
+    left = world.start("f")
+    first.busy("a")
+    first.kill()
+    key = world.keys.instance("one")
+    plaita_server_process.do("DEL", key)
+    plaita_server_process.do("LPUSH", key, "not a record")
+    second = world.supervisor(**PATIENT)
+    for _ in range(3):
+        assert world.wait(world.start("short"))["status"] == "completed"
+    assert world.get(left)["status"] == "running"
+    assert len(lines.read_text().splitlines()) == 1
+    plaita_server_process.do("DEL", key)
+    assert world.wait(left)["status"] == "completed"
+    assert second.status()["registry_registered"] is True

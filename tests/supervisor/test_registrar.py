@@ -193,6 +193,37 @@ def test_DECISIONS_1_a_dead_namesake_without_an_incarnation_is_no_hot_loop(told:
     assert len(world.runner.calls) <= 3
 
 
+def test_G1_an_entry_that_cannot_be_renewed_is_ours_until_it_has_run_out(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Health must not stay green (KNOWN-TROUBLE 10, 32): all else may work while the heartbeat is refused. When Redis
+    serves again the next heartbeat comes at once, and what an outage has left is looked for."""
+    now = [1_000_000]
+    monkeypatch.setattr(registrar, "boot_ms", lambda: now[0])
+    world = World(register=[Value(True)], heartbeat=[Refused("server_error", "NOPERM")])
+    again = asyncio.Event()
+
+    async def scenario() -> None:
+        await world.registrar.claim()
+        world.registrar.start(registered=again.set)
+        await asyncio.sleep(0)
+        await world.registrar.announce(tries=1)
+        now[0] += registrar.TTL_MS - 1
+        assert world.registrar.registered
+        world.registrar.try_again()  # no reason to hurry
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(world.runner.calls) == 2
+        now[0] += 1
+        assert not world.registrar.registered
+        world.runner.answers["heartbeat"] = [Value(True)]
+        world.registrar.try_again()
+        await again.wait()
+        assert world.registrar.registered
+
+    run(scenario())
+
+
 def test_G2_a_status_that_cannot_be_written_is_tried_three_times_counted_and_an_error(told: list[str]) -> None:
     world = World(register=[Value(True)], heartbeat=[AWAY])
 
