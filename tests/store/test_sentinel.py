@@ -182,6 +182,19 @@ def test_the_sentinels_password(group: SentinelGroup, run: Run) -> None:
     assert "S3cr3t" not in answer.error
 
 
+def test_a_user_of_the_sentinels_needs_one_right(group: SentinelGroup, run: Run) -> None:
+    sentinel = group.sentinels[0]
+    url = group.url.replace(f"sentinel_password={SENTINEL_PASSWORD}", "sentinel_username=me&sentinel_password=S3cr3t")
+    group.ask_sentinel(sentinel, "ACL", "SETUSER", "me", "on", ">S3cr3t", "-@all", "+sentinel|get-master-addr-by-name")
+    assert isinstance(run(url), Value)
+    group.ask_sentinel(sentinel, "ACL", "SETUSER", "me", "-@all")
+    answer = run(url)
+    assert isinstance(answer, Unavailable)
+    assert answer.auth
+    assert "'sentinel|get-master-addr-by-name'" in answer.error
+    assert "S3cr3t" not in answer.error
+
+
 def test_a_sentinel_written_as_a_server_is_said_to_be_one(run: Run) -> None:
     hello = b"*4\r\n$5\r\nproto\r\n:2\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n+PONG\r\n"
     with fake(hello) as place:
