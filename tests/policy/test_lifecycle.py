@@ -39,7 +39,7 @@ def test_the_gate_opens_exactly_on_the_way_into_running(state: State, wish: Wish
 
 
 @pytest.mark.parametrize("wish", list(Wish))
-def test_nothing_leads_back_from_a_stop(wish: Wish) -> None:
+def test_G1_nothing_leads_back_from_a_stop(wish: Wish) -> None:
     for state in (State.STOPPING, State.STOPPED):
         for event in Event:
             assert transition(state, wish, event)[0] in (State.STOPPING, State.STOPPED)

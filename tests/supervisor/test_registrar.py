@@ -193,6 +193,39 @@ def test_DECISIONS_1_a_dead_namesake_without_an_incarnation_is_no_hot_loop(told:
     assert len(world.runner.calls) <= 3
 
 
+def test_G1_a_heartbeat_every_ten_seconds_with_what_is_so_then(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little sooner rather than later, so that hosts which started together do not beat together."""
+    world = World(register=[Value(True)], heartbeat=[Value(True)])
+    pauses: list[float] = []
+    enough, refreshed = asyncio.Event(), []
+
+    async def pause(self: Registrar, seconds: float) -> None:
+        pauses.append(seconds)
+        world.status = f"beat {len(pauses)}"
+        if len(pauses) > 20:
+            enough.set()
+            await asyncio.Event().wait()
+
+    async def refresh() -> None:
+        refreshed.append(world.status)
+
+    monkeypatch.setattr(Registrar, "_pause", pause)
+    world.registrar._refresh = refresh
+
+    async def scenario() -> None:
+        await world.registrar.claim()
+        world.registrar.start()
+        await enough.wait()
+
+    run(scenario())
+    assert all(8 <= seconds <= 10 for seconds in pauses)
+    assert max(pauses) - min(pauses) > 0.1
+    assert world.written() == ["starting", *(f"beat {number}" for number in range(1, 21))]
+    assert refreshed == world.written()[1:]
+
+
 def test_G1_an_entry_that_cannot_be_renewed_is_ours_until_it_has_run_out(
     told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
