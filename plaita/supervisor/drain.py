@@ -91,6 +91,8 @@ class Draining:
     def kill(self) -> None:
         """Stop every running step; what only waits for Redis gets the grace too, then is given up."""
         self._life.drain.killing = True
+        if not self._life.undoable:
+            self._pool.births.close()  # nobody needs those that would follow the killed
         working = [held for held in self._keeper.held if held.running and held.executor is not None]
         for held in working:
             if held.executor is not None:

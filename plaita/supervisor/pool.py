@@ -93,6 +93,7 @@ class Pool:
         self._renewal = Renewal()
         self._waiters: deque[tuple[str, asyncio.Future[Executor]]] = deque()
         self._closing = False
+        self._ending: set[int] = set()  # sessions of killed executors
         self._rss_timer: asyncio.TimerHandle | None = None
 
     # -- life ---------------------------------------------------------------------------------
@@ -365,9 +366,16 @@ class Pool:
     def end_session(self, executor: Executor) -> None:
         if executor.pid is None:
             return
-        # The pidfd names exactly this process; the session is safe to signal while it is not reaped.
+        # The pidfd names exactly this process. The sessions of all that are killed in one turn of the loop are ended by
+        # one walk over /proc; that is safe for those that are not reaped by then, and a burial ends the others.
         self._signal(executor, signal.SIGKILL)
-        kill_session(executor.pid)
+        if not self._ending:
+            self._loop.call_soon(self._end_sessions)
+        self._ending.add(executor.pid)
+
+    def _end_sessions(self) -> None:
+        ending, self._ending = self._ending, set()
+        kill_sessions(ending & self.known_pids())
 
     # -- messages ------------------------------------------------------------------------------------
 

@@ -167,6 +167,8 @@ def kill_session(session: int, signal_number: int = signal.SIGKILL) -> int:
 def kill_sessions(sessions: Collection[int]) -> int:
     """SIGKILL for several sessions by one walk over /proc; the number reached. The same condition as for
     ``kill_group``."""
+    if not sessions:
+        return 0
     reached = sum(kill_group(session) for session in sessions)
     for stat in all_processes():
         if stat.session in sessions and not stat.zombie and stat.pid != os.getpid():
