@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from plaita.store.keys import Keys
 from plaita.testing.server import Server, raw
 from plaita.testing.tls import Authority, TlsFront
 
+WorldAt = Callable[[str], World]
 SECRET = "S3cr3t-marker"
 ASKED = [words for _, words in permissions.commands(Keys())]
 DOCS = Path(__file__).parents[2] / "docs" / "redis.md"
@@ -46,6 +48,26 @@ def fatal(one: SupervisorProcess, *words: str) -> None:
     assert SECRET not in one.text()
 
 
+@pytest.fixture
+def world_at(folder: Path) -> Iterator[WorldAt]:
+    """A world for a URL; gone at the end, however the test ends."""
+    with ExitStack() as stack:
+
+        def make(url: str) -> World:
+            made = World(url, folder)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def kept() -> Iterator[ExitStack]:
+    """What else a test opens; closed at the end, however it ends."""
+    with ExitStack() as stack:
+        yield stack
+
+
 # -- a user with just the rights it needs --------------------------------------------------------------
 
 
@@ -54,11 +76,11 @@ def as_user(server: Server, db: int = 0) -> str:
 
 
 def test_the_documented_rule_is_enough_for_all_that_plaita_does(
-    own_server: Server, folder: Path, plaita: Plaita
+    world_at: WorldAt, own_server: Server, folder: Path, plaita: Plaita
 ) -> None:
     """Flow, wait, cancel, dead letter, drain, deletion, upkeep and doctor; on a database of its own, so that SELECT is
     asked too. Nothing was denied: the server's own log of that is empty."""
-    world = World(as_user(own_server, db=3), folder)
+    world = world_at(as_user(own_server, db=3))
     own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix, "+config|get", "+acl|whoami"))
     own_server.do("ACL", "LOG", "RESET")
     one = world.serving(preload=["trouble", "waiting"], executors=2)
@@ -91,7 +113,6 @@ def test_the_documented_rule_is_enough_for_all_that_plaita_does(
     assert one.stop() == 0
     denied = own_server.do("ACL", "LOG")
     assert denied == [], denied
-    world.close()
     assert SECRET not in one.text()
 
 
@@ -116,8 +137,8 @@ def plaita(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-def test_missing_rights_are_all_named_at_the_start(own_server: Server, folder: Path) -> None:
-    world = World(as_user(own_server), folder)
+def test_missing_rights_are_all_named_at_the_start(world_at: WorldAt, own_server: Server, folder: Path) -> None:
+    world = world_at(as_user(own_server))
     own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix, "-xclaim", "-zadd"))
     fatal(world.supervisor(), "the user may not run", "xclaim", "zadd", "docs/redis.md")
     own_server.do("ACL", "SETUSER", "worker", *documented_rule("another"), "resetkeys", "~another:*")
@@ -126,11 +147,12 @@ def test_missing_rights_are_all_named_at_the_start(own_server: Server, folder: P
     fatal(world.supervisor(instance="three"), "may not run scripts", "'evalsha'")
     own_server.do("ACL", "SETUSER", "worker", "-info")
     fatal(world.supervisor(instance="four"), "'info'")
-    world.close()
 
 
-def test_a_right_taken_away_is_said_waited_for_and_no_hot_loop(own_server: Server, folder: Path) -> None:
-    world = World(as_user(own_server), folder)
+def test_a_right_taken_away_is_said_waited_for_and_no_hot_loop(
+    world_at: WorldAt, own_server: Server, folder: Path
+) -> None:
+    world = world_at(as_user(own_server))
     own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix))
     one = world.serving()
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
@@ -153,7 +175,6 @@ def test_a_right_taken_away_is_said_waited_for_and_no_hot_loop(own_server: Serve
     assert one.stop() == 0
     assert one.text().count("redis.refuses_writes") < 10
     assert SECRET not in one.text()
-    world.close()
 
 
 def processed(server: Server) -> int:
@@ -161,10 +182,12 @@ def processed(server: Server) -> int:
     return int(re.findall(r"total_commands_processed:(\d+)", info)[0])
 
 
-def test_a_right_taken_away_inside_the_scripts_loses_nothing(own_server: Server, folder: Path) -> None:
+def test_a_right_taken_away_inside_the_scripts_loses_nothing(
+    world_at: WorldAt, own_server: Server, folder: Path
+) -> None:
     """A step ends while its commit is refused in the middle: once the right is back, the execution goes on, and no step
     is run twice. Lease and min-idle of 10 minutes: nobody else could have helped."""
-    world = World(as_user(own_server), folder)
+    world = world_at(as_user(own_server))
     own_server.do("ACL", "SETUSER", "worker", *documented_rule(world.keys.prefix))
     one = world.serving(preload="trouble", executors=1, lease_ttl_seconds=600, claim_min_idle_ms=600_000)
     line = {"type": "t_line", "file": str(folder / "lines"), "until": str(folder / "go")}
@@ -183,18 +206,19 @@ def test_a_right_taken_away_inside_the_scripts_loses_nothing(own_server: Server,
     assert len((folder / "lines").read_text().splitlines()) == 2
     assert one.status()["counters"]["dead_lettered"] == 0
     assert one.stop() == 0
-    world.close()
 
 
 # -- TLS -------------------------------------------------------------------------------------------------
 
 
-def test_a_supervisor_over_tls_and_a_certificate_that_is_mended(own_server: Server, folder: Path) -> None:
+def test_a_supervisor_over_tls_and_a_certificate_that_is_mended(
+    world_at: WorldAt, own_server: Server, kept: ExitStack, folder: Path
+) -> None:
     """A certificate that is not accepted is waited for: it can be mended on the server."""
     authority = Authority(folder / "ca")
-    front = TlsFront(own_server.socket_path, authority.sign("another.example"))
+    front = kept.enter_context(closing(TlsFront(own_server.socket_path, authority.sign("another.example"))))
     url = f"rediss://:{own_server.password}@localhost:{front.port}?ssl_ca_certs={authority.cafile}"
-    world = World(own_server.url, folder)
+    world = world_at(own_server.url)
     one = world.supervisor(redis_url=url)
     status = one.wait_status(lambda s: "certificate" in (s["redis"]["error"] or ""), "the certificate named")
     assert "localhost" in status["redis"]["error"]
@@ -206,8 +230,6 @@ def test_a_supervisor_over_tls_and_a_certificate_that_is_mended(own_server: Serv
     assert one.stop() == 0
     assert own_server.password not in one.text()
     assert "redis.unreachable" in one.text()
-    world.close()
-    front.close()
 
 
 def test_tls_files_that_are_not_there_exit_78(world: World) -> None:
@@ -218,25 +240,22 @@ def test_tls_files_that_are_not_there_exit_78(world: World) -> None:
 # -- unix sockets and databases ------------------------------------------------------------------------------
 
 
-def test_a_unix_socket_with_spaces_and_percent_signs(folder: Path) -> None:
-    server = Server(folder / "a b%20c")
-    world = World(f"unix://:{server.password}@{quote(server.socket_path)}?db=2", folder)
+def test_a_unix_socket_with_spaces_and_percent_signs(world_at: WorldAt, kept: ExitStack, folder: Path) -> None:
+    server = kept.enter_context(closing(Server(folder / "a b%20c")))
+    world = world_at(f"unix://:{server.password}@{quote(server.socket_path)}?db=2")
     one = world.serving()
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
     assert world.run("f")["status"] == "completed"
     assert isinstance(world.runner.run(raw("PING")), Value)
     assert one.stop() == 0
-    world.close()
-    server.close()
 
 
-def test_a_socket_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
-    world = World(f"unix:///{folder}/later/valkey.sock?password={SECRET}", folder)
+def test_a_socket_that_is_not_there_yet_is_waited_for(world_at: WorldAt, folder: Path) -> None:
+    world = world_at(f"unix:///{folder}/later/valkey.sock?password={SECRET}")
     one = world.supervisor()
     one.wait_status(lambda s: "there is no such socket" in (s["redis"]["error"] or ""), "the socket missed")
     assert one.stop() == 0
     assert SECRET not in one.text()
-    world.close()
 
 
 def test_a_database_that_the_server_does_not_have_is_fatal(own_server: Server, own_world: World) -> None:
