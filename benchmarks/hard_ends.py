@@ -59,10 +59,10 @@ class Ends:
         )
 
     @contextmanager
-    def host(self, *, serving: bool = True, timeout_s: float = TIMEOUT_S) -> Iterator[Host]:
+    def host(self, *, serving: bool = True, timeout_s: float = TIMEOUT_S, executors: int = 2) -> Iterator[Host]:
         self._names += 1
         flags = ["--drain-timeout", str(timeout_s), "--kill-grace", str(GRACE_S), "--preload", "ends_plug_in"]
-        host = Host(f"end{self._names}", self._folder, self._server.url, 2, *flags)
+        host = Host(f"end{self._names}", self._folder, self._server.url, executors, *flags)
         host.start()
         try:
             if serving:
@@ -106,13 +106,33 @@ class Ends:
             finally:
                 os.kill(self._server.pid, signal.SIGCONT)
 
-    def stubborn(self, client: Client, *, twice: bool) -> None:
+    def _stubborn_flow(self) -> Callable[[], list[str]]:
+        """Stored; what its steps have written so far."""
         file = self._folder / "stubborn"
         file.unlink(missing_ok=True)
-        lines = lambda: file.read_text().splitlines() if file.exists() else []  # noqa: E731
         node = {"type": "bench_stubborn", "id": "a", "file": str(file), "next": "end"}
         nodes = [{"type": "start", "id": "start", "next": "a"}, node, {"type": "end", "id": "end"}]
         put(self._server.url, {"flow_id": FLOW, "nodes": nodes})
+        return lambda: file.read_text().splitlines() if file.exists() else []
+
+    def many(self, client: Client, count: int) -> None:
+        lines = self._stubborn_flow()
+        with self.host(executors=count) as host:
+            executions = [client.start(FLOW).execution_id for _ in range(count)]
+            until(lambda: len(lines()) == count, "the steps")
+            got = host.stop()
+            left = [pid for line in lines() for pid in line.split() if alive(pid)]
+            free = all(client.get(execution)["holder"] is None for execution in executions)
+            besides = f"{len(left)} of their processes left; {'all' if free else 'NOT all'} handed on"
+            limit = TIMEOUT_S + GRACE_S + 1
+            self.row(f"{count} steps that hear nothing", got, 75, limit, besides, good=free and not left)
+            for execution in executions:
+                client.cancel(execution)
+        with self.host():
+            client.wait_all(executions, timeout=60)
+
+    def stubborn(self, client: Client, *, twice: bool) -> None:
+        lines = self._stubborn_flow()
         with self.host(timeout_s=600 if twice else TIMEOUT_S) as first:
             execution = client.start(FLOW).execution_id
             pids = until(lines, "the step")[0].split()
@@ -150,6 +170,7 @@ def main() -> int:
             ends.silent_redis()
             ends.stubborn(client, twice=False)
             ends.stubborn(client, twice=True)
+            ends.many(client, 16)
         finally:
             client.close()
             server.close()

@@ -45,6 +45,14 @@ def test_R6_hosts_restarted_in_turn_under_load_lose_nothing_and_run_nothing_twic
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("script", ["rolling_restart.py", "hard_ends.py"])
+def test_R2_R6_the_figures_as_the_make_targets_print_them(script: str) -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT.parent / script)], capture_output=True, text=True, timeout=400)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("lines", "status", "exit_", "dead", "ok"),
     [
