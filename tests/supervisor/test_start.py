@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -198,6 +199,16 @@ def test_a_stop_after_each_part_of_the_start_ends_clean(world: World, mark: str)
     assert not supervisor.tree()
     assert not os.path.exists(supervisor.socket)
     assert _registered(world) in (None, "stopped")
+
+
+def test_stops_that_rain_down_to_the_very_end_change_no_exit_code(world: World) -> None:
+    """The loop takes its handlers along when it closes; the process lives a little longer."""
+    supervisor = world.serving(executors=1)
+    while supervisor.code is None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended this moment
+            supervisor.signal(signal.SIGTERM)
+        time.sleep(0.0005)
+    assert supervisor.code == 0
 
 
 def test_a_stop_while_the_embedded_server_is_opened_takes_it_along(world: World) -> None:
