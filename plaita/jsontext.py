@@ -115,10 +115,11 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def check(value: Any, path: str = "$") -> None:
+def check(value: Any, path: str = "$", *, within: int = 0) -> None:
     """Raise JSONValueError unless ``value`` is built of dict (text keys), list or tuple, str, int, finite float,
-    bool and None (subclasses count as their base): then ``loads(dumps(value))`` gives it back (tuples as lists)."""
-    _check(value, path, 0)
+    bool and None (subclasses count as their base): then ``loads(dumps(value))`` gives it back (tuples as lists).
+    ``within``: how many levels are to stand around it in the end."""
+    _check(value, path, within)
 
 
 def dumps(value: Any, path: str = "$") -> bytes:

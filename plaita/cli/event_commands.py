@@ -41,7 +41,6 @@ def publish(
         value,
         correlation_id=correlation_id,
         event_id=event_id,
-        family=session.client.family,
     )
     if session.json:
         print_json(asdict(published))

@@ -143,7 +143,5 @@ class Client(ClientBase):
         self, event_type: str, data: Any = None, *, correlation_id: str | None = None, event_id: str | None = None
     ) -> PublishedEvent:
         """Publish an event; who waits for it goes on (``plaita.client.events.publish``)."""
-        asking = events.publish(
-            self.keys, event_type, data, correlation_id=correlation_id, event_id=event_id, family=self.family
-        )
+        asking = events.publish(self.keys, event_type, data, correlation_id=correlation_id, event_id=event_id)
         return self.perform(asking)

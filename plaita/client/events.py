@@ -13,6 +13,7 @@ from plaita.store import events
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 
 MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16
+DATA_STANDS_IN = 16  # levels at most: of a carrier, a result, a context
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,6 @@ def publish(
     correlation_id: str | None = None,
     event_id: str | None = None,
     source: str = "",
-    family: str | None = None,
 ) -> Operation[PublishedEvent]:
     """Publish an event of a type.
 
@@ -55,7 +55,6 @@ def publish(
         correlation=None if correlation_id is None else _name(correlation_id, "correlation id"),
         source=_source(source),
         named=named,
-        config_family=family,
     )
     published = yield from ask(events.publish(keys, event))
     tenant = keys.tenant or DEFAULT_TENANT
@@ -88,6 +87,7 @@ def _carried(value: str, what: str) -> str:
 
 def _encoded(data: Any) -> bytes:
     try:
+        jsontext.check(data, within=DATA_STANDS_IN)
         encoded = jsontext.dumps(data)
     except jsontext.JSONValueError as error:
         raise InputError(f"data: {error}") from None

@@ -47,6 +47,20 @@ def continue_copy(
     return _resume(kept, "continue", execution_id=execution_id, flow_id=flow_id, tenant_id=tenant_id)
 
 
+def stamps_of_wait(fields: Mapping[bytes, bytes], entry_id: str) -> dict[str, str]:
+    """What all that ends the wait of a carrier's execution takes over from that carrier: schema version and
+    generations. Its age starts when it is enqueued (DECISIONS 20), so no time; like all wake-ups it goes to any host,
+    whatever repository the start named (ledger G6)."""
+    kept = inherited(fields, entry_id)
+    return {name: kept[name] for name in ("schema_version", *INHERITED_STAMPS) if name in kept}
+
+
+def wake_carrier_of(stamps: Mapping[str, str], resume_type: ResumeType, **named: str) -> Fields:
+    """The entry that ends one wait, whose stamps (``stamps_of_wait``) are known. ``named``: ``execution_id``,
+    ``flow_id``, ``tenant_id``, ``wait``."""
+    return _resume(dict(stamps), resume_type, **named)
+
+
 def wake_carrier(
     fields: Mapping[bytes, bytes],
     entry_id: str,
@@ -57,9 +71,8 @@ def wake_carrier(
     tenant_id: str,
     wait: str,
 ) -> Fields:
-    """The entry that ends the wait ``wait`` and no other: nothing came in time, or an event had come before it.
-    Generations are the source's; its age starts when it is enqueued (DECISIONS 20), so it takes over no time. Like
-    all that ends a wait it goes to any host, whatever repository the start named (ledger G6)."""
+    """The entry that ends the wait ``wait`` and no other: nothing came in time, or an event had come before it. All but
+    its stamps is its own; a history of replays (ledger D5) goes along."""
     kept = inherited(fields, entry_id)
     kept.pop("first_enqueued_at", None)
     kept.pop(repos.FIELD, None)

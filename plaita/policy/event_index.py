@@ -97,5 +97,6 @@ def comparable(value: Any) -> Any:
 
 
 def _digest(event_type: str, correlation: str | None, pairs: Sequence[tuple[str, Any]]) -> str:
-    told = jsontext.canonical([event_type, correlation, [[path, comparable(value)] for path, value in pairs]])
-    return hashlib.sha256(told).hexdigest()[:DIGEST_CHARACTERS]
+    # Each value by a digest of its own: so it may be nested as deep as JSON may be.
+    values = [[path, hashlib.sha256(jsontext.canonical(comparable(value))).hexdigest()] for path, value in pairs]
+    return hashlib.sha256(jsontext.canonical([event_type, correlation, values])).hexdigest()[:DIGEST_CHARACTERS]

@@ -35,7 +35,12 @@ class ServiceHost(Protocol):
 
 
 class NotServed(Exception):
-    """Redis did not do it, now; what was begun is left to be taken up again."""
+    """Redis did not do it, now; what was begun is left to be taken up again. ``refused``: it was asked and said no, so
+    that time alone may change nothing."""
+
+    def __init__(self, said: str, *, refused: bool = False) -> None:
+        super().__init__(said)
+        self.refused = refused
 
 
 async def served(host: ServiceHost, call: Call[T], *, tries: int = 4) -> T:
@@ -47,4 +52,4 @@ async def served(host: ServiceHost, call: Call[T], *, tries: int = 4) -> T:
         if isinstance(answer, Refused) or not call.idempotent:
             break
         await asyncio.sleep(backoff_s(attempt, base=0.05, cap=1.0, jitter=random.random()))
-    raise NotServed(f"{call.name}: {answer}")
+    raise NotServed(f"{call.name}: {answer}", refused=isinstance(answer, Refused))

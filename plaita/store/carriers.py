@@ -397,7 +397,7 @@ def leave(keys: Keys, consumer: str) -> Call[int]:
     return Call(
         "carriers.leave",
         script("leave_group"),
-        (keys.wake, keys.queue),
+        (keys.wake, keys.queue, keys.event_log),
         (keys.group, consumer),
         "writer",
         True,
@@ -412,7 +412,7 @@ def sweep_consumers(keys: Keys, min_idle_ms: int, keep: Sequence[str]) -> Call[i
     return Call(
         "carriers.sweep_consumers",
         script("sweep_consumers"),
-        (keys.wake, keys.queue),
+        (keys.wake, keys.queue, keys.event_log),
         (keys.group, min_idle_ms, *keep),
         "writer",
         True,

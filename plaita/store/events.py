@@ -11,12 +11,13 @@ from typing import Any
 
 from plaita import ids, jsontext
 from plaita.policy.event_index import kept_digest
-from plaita.store.call import Argument, Call, lane_for, pairs, script, text
+from plaita.store.call import Argument, Call, Lane, lane_for, pairs, script, text
 from plaita.store.keys import DEFAULT_TENANT, Keys
 from plaita.store.suspends import EVENTS_KEPT_MS
 
 SEEN_MS = 7 * 86_400_000  # of an event whose id its publisher gave
 RESEND_MS = 3_600_000  # of one whose id was made for this very call
+WORK: Lane = "bulk"  # what the lookups and wake-ups take: on the lane of the events a blocking read stands before them
 KEPT_AT_MOST = 100  # events of one type and correlation
 PAGE = 100
 
@@ -24,7 +25,7 @@ PAGE = 100
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event. ``data`` is a JSON text. ``named``: its publisher gave the id, so the same id is the same event for 7
-    days; else it only makes a resend recognisable. ``config_family``: of the carriers that it causes."""
+    days; else it only makes a resend recognisable."""
 
     event_id: str
     event_type: str
@@ -32,7 +33,6 @@ class Event:
     correlation: str | None = None
     source: str = ""
     named: bool = False
-    config_family: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,11 @@ def publish(keys: Keys, event: Event) -> Call[Published]:
     words += ("tenant_id", keys.tenant or DEFAULT_TENANT, "data", event.data, "source", event.source)
     if event.correlation is not None:
         words += ("correlation_id", event.correlation)
-    if event.config_family is not None:
-        words += ("config_family", event.config_family)
     kept = "" if event.correlation is None else keys.events_kept(kept_digest(event.event_type, event.correlation))
     return Call(
         "events.publish",
         script("publish"),
-        (keys.event_log, keys.event_seen(event.event_id), kept),
+        (keys.event_log, keys.event_last, keys.event_seen(event.event_id), kept),
         (
             event.event_id,
             SEEN_MS if event.named else RESEND_MS,
@@ -112,15 +110,40 @@ def read_log(keys: Keys, consumer: str, block_ms: int, count: int = 16) -> Call[
     return Call("events.read_log", None, (keys.event_log,), words, "events", False, parse, block, refusals)
 
 
-def reclaim(keys: Keys, consumer: str, min_idle_ms: int, count: int = 16) -> Call[list[Logged]]:
-    """What others, or this consumer before, have read and not done with for so long. Refused: ``no_group``."""
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """``cursor`` "0-0": nothing is left to look at."""
 
-    def parse(reply: Sequence[Any]) -> list[Logged]:
-        return [_logged(entry) for entry in reply[1] if entry is not None and entry[1] is not None]
+    cursor: str
+    entries: list[Logged]
 
-    words = ("XAUTOCLAIM", keys.event_log, keys.group, consumer, min_idle_ms, "0", "COUNT", count)
+
+def reclaim(keys: Keys, consumer: str, min_idle_ms: int, cursor: str = "0-0", count: int = 16) -> Call[Reclaimed]:
+    """A page of what others, or this consumer before, have read and not done with for so long. Refused:
+    ``no_group``."""
+
+    def parse(reply: Sequence[Any]) -> Reclaimed:
+        entries = [_logged(entry) for entry in reply[1] if entry is not None and entry[1] is not None]
+        return Reclaimed(text(reply[0]), entries)
+
+    words = ("XAUTOCLAIM", keys.event_log, keys.group, consumer, min_idle_ms, cursor, "COUNT", count)
     return Call(
-        "events.reclaim", None, (keys.event_log,), words, "events", False, parse, refusals={"NOGROUP": "no_group"}
+        "events.reclaim", None, (keys.event_log,), words, "events", True, parse, refusals={"NOGROUP": "no_group"}
+    )
+
+
+def deliveries(keys: Keys, log_id: str) -> Call[int]:
+    """How often an entry was given to somebody; 0 where it is done with."""
+    words = ("XPENDING", keys.event_log, keys.group, log_id, log_id, 1)
+    return Call(
+        "events.deliveries",
+        None,
+        (keys.event_log,),
+        words,
+        WORK,
+        True,
+        lambda reply: int(reply[0][3]) if reply else 0,
+        refusals={"NOGROUP": "no_group"},
     )
 
 
@@ -142,11 +165,11 @@ def make_group(keys: Keys) -> Call[bool]:
 def done(keys: Keys, log_id: str) -> Call[bool]:
     """Everybody who waited for this event is woken."""
     words = ("XACK", keys.event_log, keys.group, log_id)
-    return Call("events.done", None, (keys.event_log,), words, "events", True, lambda reply: reply == 1)
+    return Call("events.event_done", None, (keys.event_log,), words, WORK, True, lambda reply: reply == 1)
 
 
-def trim(keys: Keys, older_than_ms: int) -> Call[int]:
-    """Drop entries older than that which every group has done with; how many."""
+def trim(keys: Keys, older_than_ms: int) -> Call[tuple[int, int]]:
+    """Drop entries older than that which every group has done with: (how many, how many are left)."""
     return Call(
         "events.trim",
         script("event_trim"),
@@ -154,7 +177,7 @@ def trim(keys: Keys, older_than_ms: int) -> Call[int]:
         (older_than_ms,),
         "events",
         True,
-        lambda reply: int(reply[0]),
+        lambda reply: (int(reply[0]), int(reply[1])),
     )
 
 
@@ -168,18 +191,18 @@ def _logged(entry: Sequence[Any]) -> Logged:
 def key_sets(keys: Keys, event_type: str) -> Call[list[str]]:
     """What the filters of the waits of this type look at: key sets of ``policy.event_index``."""
     name = keys.event_key_sets(event_type)
-    return Call(
-        "events.key_sets", None, (name,), ("HKEYS", name), "events", True, lambda reply: [text(k) for k in reply]
-    )
+    return Call("events.key_sets", None, (name,), ("HKEYS", name), WORK, True, lambda reply: [text(k) for k in reply])
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """An execution that waits in this very wait."""
+    """An execution that waits in this very wait. ``stamps``: a JSON text, what its wake-ups carry on, '' for nothing
+    (``policy.copies.stamps_of_wait``)."""
 
     execution_id: str
     wait: str
     flow_id: str
+    stamps: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +214,37 @@ class Waiters:
     residual: int
 
 
-def waiters(keys: Keys, digest: str, cursor: str = "0", count: int = PAGE) -> Call[Waiters]:
-    """About ``count`` of those that stand under a digest."""
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Where to look for the waits that an event ends. ``log_id``: the event's place in the log; ``when_ms``: its time
+    in ms, '' for one without a correlation."""
+
+    event_type: str
+    key_set: str
+    digest: str
+    log_id: str
+    when_ms: str = ""
+
+
+def waiters(keys: Keys, lookup: Lookup, cursor: str = "0", count: int = PAGE) -> Call[Waiters]:
+    """About ``count`` of those that stand under a digest. A wait that began after the event does not get it, unless the
+    event is correlated and the execution was there already (DECISIONS 27)."""
 
     def parse(reply: Sequence[Any]) -> Waiters:
         flat = [text(word) for word in reply[1]]
-        found = [Waiter(*flat[i : i + 3]) for i in range(0, len(flat), 3)]
+        found = [Waiter(*flat[i : i + 4]) for i in range(0, len(flat), 4)]
         return Waiters(text(reply[0]), found, int(reply[2]))
 
     return Call(
         "events.waiters",
         script("event_waiters"),
-        (keys.event_index(digest),),
-        (keys.ns, cursor, count),
-        "events",
+        (
+            keys.event_index(lookup.digest),
+            keys.event_key_sets(lookup.event_type),
+            keys.event_users(lookup.event_type, lookup.key_set),
+        ),
+        (keys.ns, cursor, count, lookup.key_set, lookup.log_id, lookup.when_ms),
+        WORK,
         True,
         parse,
     )
@@ -237,7 +277,7 @@ def wake_many(keys: Keys, event_id: str, data: bytes, wakings: Sequence[Waking],
             nonce or ids.new_nonce(),
             *words,
         ),
-        "events",
+        WORK,
         True,
         lambda reply: int(reply[0]),
     )

@@ -152,16 +152,20 @@ class Keys:
         return f"{self.ns}:event:keysets:{_short_digest(event_type)}"
 
     def events_kept(self, digest: str) -> str:
-        """A hash: event id -> when, log id and data of correlated events (DECISIONS 27)."""
+        """A list, the oldest first: id, when, log id and data of correlated events (DECISIONS 27)."""
         return f"{self.ns}:event:kept:{digest}"
 
     def event_seen(self, event_id: str) -> str:
         return f"{self.ns}:event:seen:{ids.key_part(event_id)}"
 
+    def event_users(self, event_type: str, key_set: str) -> str:
+        """A set: ids of the executions whose waits for this type look at this key set."""
+        return f"{self.ns}:event:users:{_short_digest(event_type)}:{_short_digest(key_set)}"
+
     def index_places(self, event_type: str, places: Places) -> list[str]:
         """All that ``lib/subscriptions.lua`` keeps of a wait: hash of key sets, key set, who uses it, sets of the
         index."""
-        users = f"{self.ns}:event:users:{_short_digest(event_type)}:{_short_digest(places.key_set)}"
+        users = self.event_users(event_type, places.key_set)
         sets = [self.event_index(digest) for digest in places.digests]
         return [self.event_key_sets(event_type), places.key_set, users, *sets]
 
@@ -181,6 +185,11 @@ class Keys:
     def event_log(self) -> str:
         """A stream of all events of all tenants, read by who wakes those that wait."""
         return f"{self.queue}:events"
+
+    @property
+    def event_last(self) -> str:
+        """The id of the newest entry of the event log, by which a wait knows which events are older than it."""
+        return f"{self.queue}:events:last"
 
     def start_dedup(self, dedup_key: str) -> str:
         return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"

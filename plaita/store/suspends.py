@@ -20,7 +20,7 @@ EVENTS_KEPT_MS = 7 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class EarlyEvent:
-    """An event that came before the wait: ``log_id`` orders them, ``data`` is ``events.told``."""
+    """An event that came before the wait: ``log_id`` is its place in the log, ``data`` is ``events.told``."""
 
     event_id: str
     log_id: str
@@ -34,7 +34,8 @@ class Suspend:
     ``correlation`` '' means the execution id. ``event_filter`` is a JSON text; ``places``: where events find the wait,
     None for one that no event is to find. ``timeout_ms``: after it the timer's carrier ``timer_fields`` goes to the
     wake stream. ``task_type``, ``task_id`` and ``config`` (a JSON text): what a service is to do, '' and None for
-    nothing. The wait's id is ``str(step)``.
+    nothing. ``stamps``: JSON text of the schema version and generations that its wake-ups carry on. The wait's id is
+    ``str(step)``.
 
     ``early``: the event that came first and ends the wait in this very call, with its carrier ``early_fields``;
     ``ruled_out``: ids of those that do not fit its filter.
@@ -60,6 +61,7 @@ class Suspend:
     task_type: str = ""
     task_id: str = ""
     config: bytes | None = None
+    stamps: bytes = b""
     early: str = ""
     early_fields: Sequence[tuple[str, bytes | str]] = ()
     ruled_out: Sequence[str] = ()
@@ -68,8 +70,8 @@ class Suspend:
 @dataclass(frozen=True, slots=True)
 class Suspended:
     """``deadline_ms``: when the wait times out, by Redis time; None without a timeout, or when sent again and the wait
-    is over. ``early``, the oldest first: events that may end the wait already. Where there are any, nothing was
-    written: judge them by the filter and send again (DECISIONS 27)."""
+    is over. ``early``, the oldest first: events that may end the wait already, not always all at once. Where there are
+    any, nothing was written: judge them by the filter and send again (DECISIONS 27)."""
 
     done_before: bool
     deadline_ms: int | None
@@ -94,6 +96,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
     fields += ("lost_node", node_id, "step", wait.step, "commit", f"{wait.token}|{wait.step}|suspend")
     fields += ("wait", wait.step, "wait_type", wait.event_type, "wait_correlation", correlation)
     fields += ("wait_filter", wait.event_filter or b"", "wait_config", wait.config or b"", "wait_decisions", "")
+    fields += ("wait_stamps", wait.stamps)
     fields += ("woken", "", "wake_data", "", "wake_id", "")
     groups: tuple[Sequence[Argument], ...] = (timer, places, task, carrier, wait.ruled_out)
     return Call(
@@ -109,6 +112,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
             keys.delayed_body,
             keys.events_kept(kept_digest(wait.event_type, correlation)),
             keys.wake,
+            keys.event_last,
         ),
         (
             wait.token,
@@ -135,14 +139,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
 def _parse_suspended(reply: Sequence[Any]) -> Suspended:
     flat = reply[2]
     early = [EarlyEvent(text(flat[i]), text(flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)]
-    early.sort(key=lambda event: order_of(event.log_id))
     return Suspended(reply[0] == 1, int(reply[1]) if reply[1] else None, early)
-
-
-def order_of(log_id: str) -> tuple[int, int]:
-    """What sorts stream ids by time."""
-    milliseconds, _, number = log_id.partition("-")
-    return int(milliseconds), int(number or 0)
 
 
 def _flat(fields: Sequence[tuple[str, bytes | str]]) -> list[Argument]:

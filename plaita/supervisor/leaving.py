@@ -95,6 +95,7 @@ class Leaving:
             # Names of consumers must not pile up where each start has a new one (KNOWN-TROUBLE 29). After all that
             # reads or claims under it: each of those would make the name anew.
             self._runner.drop("reader")
+            self._runner.drop("events")
             await self._ask(self._runner.run(carriers.leave(self._keys, self._consumer_name)))
         await self._last_child(children, stay)
         self._temporary.close()

@@ -10,7 +10,7 @@ from typing import Any
 from plaita import jsontext
 from plaita.ipc.messages import Answer
 from plaita.policy import event_index
-from plaita.policy.copies import wake_carrier
+from plaita.policy.copies import stamps_of_wait, wake_carrier
 from plaita.store.executions import EarlyEvent, Suspend
 from plaita.supervisor import records
 from plaita.supervisor.held import Held
@@ -55,6 +55,7 @@ def suspend_of(held: Held, answer: Answer, elapsed_ms: int) -> Suspend:
         else event_index.places(event_type, correlation, named=bool(named), event_filter=accepts),
         task_type=str(service.get("type") or ""),
         task_id=str(service.get("task_id") or ""),
+        stamps=jsontext.dumps(stamps_of_wait(held.fields, held.entry_id)),
         config=jsontext.dumps(service["config"]) if service.get("config") is not None else None,
     )
 

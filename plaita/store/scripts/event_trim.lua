@@ -1,30 +1,27 @@
--- Drop what is old from the event log, never what some group has not done with. KEYS 1 log. ARGV 1 age ms. ok: dropped
+-- Drop what is old from the event log, never what some group has not done with. KEYS 1 log. ARGV 1 age ms.
+-- ok: dropped, left
 -- include: time
+-- include: log_order
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  return {'ok', 0}
-end
-
-local function order_of(id)
-  local ms, number = string.match(id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(number)
-end
-
-local function earlier(one, other)
-  local a, b = order_of(one)
-  local c, d = order_of(other)
-  return (a < c or (a == c and b < d)) and one or other
+  return {'ok', 0, 0}
 end
 
 local first = text(now_ms() - ARGV[1]) .. '-0'
+local function keep_from(id)
+  if is_later(first, id) then
+    first = id
+  end
+end
 for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   local facts = {}
   for i = 1, #flat, 2 do
     facts[flat[i]] = flat[i + 1]
   end
-  first = earlier(first, facts['last-delivered-id'])
+  keep_from(facts['last-delivered-id'])
   local pending = redis.call('XPENDING', KEYS[1], facts.name)
   if pending[1] > 0 then
-    first = earlier(first, pending[2])
+    keep_from(pending[2])
   end
 end
-return {'ok', redis.call('XTRIM', KEYS[1], 'MINID', first)}
+local dropped = redis.call('XTRIM', KEYS[1], 'MINID', first)
+return {'ok', dropped, redis.call('XLEN', KEYS[1])}

@@ -1,5 +1,5 @@
 -- Take a consumer's name out of the group, only while nothing is pending for it: deleting it would lose that.
--- KEYS 1 wake, 2 queue. ARGV 1 group, 2 consumer. ok: entries still pending for it (0: the name is gone)
+-- KEYS 1 wake, 2 queue, 3 event log. ARGV 1 group, 2 consumer. ok: entries still pending for it (0: the name is gone)
 local left = 0
 for _, stream in ipairs(KEYS) do
   local pending = redis.pcall('XPENDING', stream, ARGV[1], '-', '+', 1, ARGV[2])

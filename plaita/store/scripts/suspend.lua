@@ -2,7 +2,7 @@
 -- ack in one call (ledger F3, DECISIONS 26, 27).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry of this node, 8 index of running,
 --      9 index of suspended, 10 stream of the carrier, 11 delayed, 12 delayed bodies, 13 events kept for this wait,
---      14 wake stream
+--      14 wake stream, 15 id of the newest entry of the event log
 -- ARGV 1 token, 2 step, which names the wait, 3 active ms delta, 4 entry id, 5 group, 6 execution id, 7 key part of the node,
 --      8 timeout ms or '', 9 ns, 10 the early event that ends the wait at once, or '', 11 how long events are kept ms,
 --      12..16 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
@@ -37,25 +37,31 @@ end
 local timer, places, task, carrier, ruled_out = unpack(groups)
 local now = now_ms()
 
--- Events of this type and correlation since the execution exists, less those that it has used and those ruled out.
--- Returns the chosen one's data, or nil and the rest.
+-- Events of this type and correlation since the execution exists, less those that it has used and those ruled out, the
+-- oldest first. Returns the chosen one's data, or nil and the rest: no more at once than an answer may hold.
 local used = redis.call('HGET', KEYS[1], 'used_events')
+local PAGE, ANSWER_BYTES = 10, 262144
 local function early_events()
-  local kept, rest, out = redis.call('HGETALL', KEYS[13]), {}, {}
+  local rest, out, bytes, from = {}, {}, 0, 0
   for _, id in ipairs(ruled_out) do
     out[id] = true
   end
-  for i = 1, #kept, 2 do
-    local event = cmsgpack.unpack(kept[i + 1])
-    local when = tonumber(event[1])
-    local counts = when >= (tonumber(row[7]) or 0) and now - when < tonumber(ARGV[11])
-    if counts and not out[kept[i]] and not event_is_used(used, kept[i]) then
-      if kept[i] == ARGV[10] then
-        return event[3]
+  repeat
+    local page = redis.call('LRANGE', KEYS[13], from, from + PAGE - 1)
+    for _, packed in ipairs(page) do
+      local id, at_ms, log_id, told = unpack(cmsgpack.unpack(packed))
+      local when = tonumber(at_ms)
+      local counts = when >= (tonumber(row[7]) or 0) and now - when < tonumber(ARGV[11])
+      if counts and not out[id] and not event_is_used(used, id) then
+        if id == ARGV[10] then
+          return told
+        end
+        rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = id, log_id, told
+        bytes = bytes + #told
       end
-      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = kept[i], event[2], event[3]
     end
-  end
+    from = from + PAGE
+  until #page < PAGE or bytes > ANSWER_BYTES
   return nil, rest
 end
 
@@ -87,6 +93,7 @@ else
   end
   if #places > 0 then
     set('wait_index', subscribe(ARGV[6], places))
+    set('wait_log', redis.call('GET', KEYS[15]) or '')
   end
   if #task > 0 then
     redis.call('ZADD', task[1], text(now), task[3])

@@ -1,6 +1,6 @@
 -- Take the names of consumers that are long gone out of the group: nothing is pending for them, looked at and deleted in
 -- one call, so that nothing can be given to one in between. What is pending for a dead one is reclaimed first.
--- KEYS 1 wake, 2 queue. ARGV 1 group, 2 min idle ms, 3.. names to keep. ok: removed
+-- KEYS 1 wake, 2 queue, 3 event log. ARGV 1 group, 2 min idle ms, 3.. names to keep. ok: removed
 local keep, removed = {}, 0
 for i = 3, #ARGV do
   keep[ARGV[i]] = true

@@ -18,6 +18,11 @@ local function subscribe(id, places)
   return id .. '\n' .. table.concat(places, '\n')
 end
 
+-- Whether `wait_index` names this place.
+local function stands_in(joined, place)
+  return joined and string.find('\n' .. joined .. '\n', '\n' .. place .. '\n', 1, true) ~= nil
+end
+
 -- Out of every place: what is woken or over is not to be found by an event any more. The key set goes with its last user.
 local function unsubscribe(row)
   local found = redis.call('HMGET', row, 'wait_index', 'wait_task')
