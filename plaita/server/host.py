@@ -157,6 +157,7 @@ class Host:
             give_back=self._give_back,
             in_hand=lambda: [*self._carries.in_hand(), *self._admission.others, *way.tenants.left],
             skipped=self._admission.tell_skipped,
+            may_adopt=lambda: self._registrar.registered,
         )
         services = services_of(config, keys, self._runner, self.stats)
         self._housekeeping = Housekeeping(self._runner, keys, self.stats, config.dlq_max_len, way.tenants, services)
@@ -169,20 +170,25 @@ class Host:
     # -- life ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Meet the server, be registered, keep leases. Raises UnreachableError, InputError."""
+        """Meet the server, be registered, keep leases. An entry that Redis does not take is tried again while it works
+        (ledger G3). Raises UnreachableError, InputError."""
         try:
             await asyncio.wait_for(self._meet_server(), CONNECT_S)
             if self._config.registry:
-                await asyncio.wait_for(self._registrar.register(), CONNECT_S)
+                await asyncio.wait_for(self._registrar.claim(), CONNECT_S)
         except TimeoutError:
             raise UnreachableError(f"redis: {self._gate.conditions['redis'].value} after {CONNECT_S:g} s") from None
         except IdentityTaken as error:
             raise InputError(str(error)) from None
         if self._config.registry:
-            self._registrar.start()
+            self._registrar.start(registered=self._look_again, taken=self._taken)
         self._keeper.start()
         self._background(self._failover.run())
         self._housekeeping.start()
+
+    def _taken(self, error: IdentityTaken) -> None:
+        logs.error("worker.fatal", reason=error)
+        self.drain()
 
     async def _meet_server(self) -> None:
         while True:
@@ -386,6 +392,7 @@ class Host:
         consumer = getattr(self, "_consumer", None)
         if consumer is not None:
             consumer.look_again()
+            self._registrar.try_again()
 
     def _redis_state(self, state: RunnerState) -> None:
         self._gate.set("redis", state.connected, value="connected" if state.connected else state.last_error)

@@ -95,13 +95,6 @@ class Registrar:
             record["status"] = status
         return jsontext.dumps(record)
 
-    async def register(self) -> None:
-        """Claim the id, waiting for Redis as long as it takes. Raises IdentityTaken."""
-        attempt = 0
-        while not await self.claim():
-            await asyncio.sleep(backoff_s(attempt, base=0.1, cap=5.0, jitter=random.random()))
-            attempt += 1
-
     async def claim(self) -> bool:
         """Try once to take the id, waiting for a namesake that may be alive. False, and told, when Redis did not take
         the record. Raises IdentityTaken."""

@@ -38,6 +38,20 @@ def test_it_takes_from_the_queue_until_it_is_stopped(world: World) -> None:
             call()
 
 
+def test_G3_without_an_entry_it_works_and_gets_one_when_redis_takes_it(world: World) -> None:
+    world.put("f", {"type": "assignment", "id": "m", "output": 1})
+    worker = world.worker()
+    key = world.keys.instance(worker.instance_id)
+    world.raw("LPUSH", key, "not a record")
+    world.background(worker.run)
+    started = world.client.start("f").execution_id
+    assert world.client.wait(started, timeout=60)["status"] == "completed"
+    world.raw("DEL", key)
+    until(lambda: status(world, worker.instance_id) == "running", "an entry")
+    worker.stop()
+    until(lambda: status(world, worker.instance_id) in ("stopped", ""), "its end")
+
+
 def test_waits_timers_and_retries_go_through_the_queue_too(world: World) -> None:
     handler = {"strategy": "continue-with", "defaultValue": "late"}
     wait = {"type": "t_waits", "id": "w", "subscription_timeout": 0.2, "timeoutHandler": handler}
