@@ -45,6 +45,12 @@ def check_id(value: object, what: str) -> str:
     return text
 
 
+def person(name: str) -> str:
+    """A person's name as it is compared: in NFC, without blanks around it. So one name is one approver, whoever wrote
+    it on which keyboard."""
+    return unicodedata.normalize("NFC", name).strip()
+
+
 def key_part(value: str) -> str:
     """An id as it stands in a Redis key: no two ids share a key, and ``:`` only separates. Lua twin:
     lib/key_part.lua."""

@@ -10,7 +10,7 @@ from plaita.client.operations import Operation, ask
 from plaita.clock import iso_utc
 from plaita.errors import InputError, RefusedError
 from plaita.policy import approval
-from plaita.policy.approval import Decided, Decision, Terms
+from plaita.policy.approval import Decision, NotTaken, Taken
 from plaita.policy.carrier import resume_payload
 from plaita.store import events, tasks
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
@@ -20,8 +20,9 @@ TYPE = "approval"
 EVENT_TYPE = "approval_decision"
 MAX_COMMENT = 4000
 MAX_NAME = 200
-MAX_FORM_BYTES = 16 * 1024
+MAX_ID = 400
 _TRIES = 20
+_PAGE = 16  # a configuration has at most 256 KiB, a call at most 4 MiB (DECISIONS 16)
 
 REFUSALS = {
     "no_approval": "nobody is asked for this approval: it is decided, its time was over, or it never was",
@@ -30,23 +31,44 @@ REFUSALS = {
     "comment_missing": "a decision on this needs a comment",
     "no_comments": "comments are not taken here",
     "too_late": "its deadline has passed",
+    "too_large": "there is no room left for a comment or a form; decide without",
+    "cancelled": "the execution is being cancelled; nothing was changed",
+    "unreadable": "what it asks was not written by an approval node; nothing was changed",
 }
 
 
 def list_approvals(keys: Keys, limit: int = 50) -> Operation[dict[str, Any]]:
-    """What is open: ``{"approvals": [...], "total"}``, the oldest first, each as ``show`` has it."""
+    """What is open: ``{"approvals": [...], "total"}``, the oldest first, each as ``show`` has it. One that cannot be
+    read has ``problem`` instead of what it asks."""
     check_tenant(keys.tenant)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000:
         raise InputError(f"limit: {limit!r}; a number from 1 to 10000")
-    page = yield from ask(tasks.page(keys, TYPE, 0, limit))
-    return {"approvals": [_shown(task, page.now) for task in page.tasks], "total": page.total}
+    found: dict[str, dict[str, Any]] = {}
+    first, total = 0, None
+    while len(found) < limit:
+        page = yield from ask(tasks.page(keys, TYPE, first, min(_PAGE, limit)))
+        if total is not None and page.total < total:  # some have ended meanwhile: the others have moved up
+            first, total = max(0, first - (total - page.total)), page.total
+            continue
+        total = page.total
+        for task in page.tasks:
+            found[task.task_id] = _listed(task, page.now)
+        first += min(_PAGE, limit)
+        if first >= total:
+            break
+    return {"approvals": list(found.values())[:limit], "total": total or 0}
 
 
 def get_approval(keys: Keys, approval_id: str) -> Operation[dict[str, Any]]:
     """One open approval: ``{"approval_id", "title", "content", "approvers", "strategy", "escalated", "decisions",
-    "execution_id", "flow_id", "node_id", "created_at", "deadline", "form_fields", ...}``. Refused: ``no_approval``."""
+    "execution_id", "flow_id", "node_id", "created_at", "deadline", "form_fields", ...}``. Changes nothing.
+
+    Refused: ``no_approval``, ``unreadable``."""
     task, now = yield from _task(keys, approval_id)
-    return _shown(task, now)
+    try:
+        return _shown(task, now)
+    except _UNREADABLE:
+        raise _refused("unreadable", approval_id, "") from None
 
 
 def decide(
@@ -61,32 +83,20 @@ def decide(
     """Say ``approve`` or ``reject`` as ``by``: ``{"approval_id", "execution_id", "decision", "settled",
     "final_decision"}``. Decisions of several people at once are taken one after another; each person has one.
 
-    Raises InputError; RefusedError with a reason of ``REFUSALS``.
+    Raises InputError; RefusedError with a reason of ``REFUSALS``, or ``changed``: too many decide at once.
     """
     if decision not in ("approve", "reject"):
         raise InputError(f"decision: {decision!r}; approve or reject")
-    who = _line(by, "by", MAX_NAME)
-    if not who.strip():
+    who = ids.person(_line(by, "by", MAX_NAME))
+    if not who:
         raise InputError("by: who decides is missing")
     said = _line(comment, "comment", MAX_COMMENT)
     nonce = ids.new_nonce()
     for _ in range(_TRIES):
         task, now = yield from _task(keys, approval_id)
-        config = jsontext.loads(task.config)
-        terms = approval.terms_of(config)
-        details = _details(task)
-        earlier = [_decided(one) for one in details]
-        waits_ms = now - task.since
-        refusal = approval.refusal(terms, earlier, who, said, waits_ms)
-        if refusal is not None:
-            raise _refused(refusal, approval_id, who)
-        entry: dict[str, Any] = {"approver_id": who, "decision": decision, "comments": said, "timestamp": now}
-        if form is not None:
-            entry["form"] = check_form(config, form)
-        final = approval.outcome(terms, [*earlier, Decided(who, decision)], waits_ms)
-        request = _request(keys, task, [*details, entry], final, nonce, now, family)
+        taken = _taken(task, who, decision, said, form, now, nonce)
         try:
-            settled = yield from ask(tasks.decide(keys, request))
+            settled = yield from ask(tasks.decide(keys, _request(keys, task, taken, nonce, now, family)))
         except RefusedError as error:
             if error.reason == "changed":
                 continue
@@ -96,66 +106,49 @@ def decide(
             "execution_id": task.execution_id,
             "decision": decision,
             "settled": settled,
-            "final_decision": final,
+            "final_decision": taken.final,
         }
     raise RefusedError("changed", f"approval {approval_id!r}: others decide at the same time; try again")
 
 
-def check_form(config: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
-    """What was filled in, judged by the form's fields (``name``, ``required``). Raises InputError naming the field."""
-    fields = config["form_config"]["fields"]
-    known = {str(one["name"]): one for one in fields if isinstance(one, dict) and one.get("name")} if fields else {}
-    if not isinstance(form, Mapping):
-        raise InputError(f"form: a {type(form).__name__}; an object of field names and values is wanted")
-    for name in form:
-        if name not in known:
-            raise InputError(f"form: there is no field {name!r}; there are {', '.join(known) or 'none'}")
-    for name, one in known.items():
-        if one.get("required") and form.get(name) in (None, ""):
-            raise InputError(f"form: the field {name!r} is required")
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading a configuration raises that no approval node made."""
+
+
+def _taken(
+    task: Task, who: str, decision: Decision, said: str, form: Mapping[str, Any] | None, now: int, nonce: str
+) -> Taken:
     try:
-        size = len(jsontext.dumps(dict(form), "form"))
-    except jsontext.JSONValueError as error:
-        raise InputError(str(error)) from None
-    if size > MAX_FORM_BYTES:
-        raise InputError(f"form: {size} bytes; at most {MAX_FORM_BYTES}")
-    return dict(form)
+        config, details = jsontext.loads(task.config), _details(task)
+        approval.terms_of(config)
+        approval.form_fields(config)
+    except _UNREADABLE:
+        raise _refused("unreadable", task.task_id, who) from None
+    try:
+        return approval.taken(
+            config, details, who, decision, comment=said, form=form, since=task.since, now=now, nonce=nonce
+        )
+    except NotTaken as why:
+        raise _refused(why.reason, task.task_id, who) from None
 
 
 def _task(keys: Keys, approval_id: str) -> Operation[tuple[Task, int]]:
     check_tenant(keys.tenant)
-    wanted = ids.check_id(approval_id, "approval id")
+    wanted = _line(approval_id, "approval id", MAX_ID)
+    if not wanted:
+        raise InputError("approval id: it is missing")
     page = yield from ask(tasks.get(keys, TYPE, wanted))
     if not page.tasks:
         raise _refused("no_approval", approval_id, "")
     return page.tasks[0], page.now
 
 
-def _request(
-    keys: Keys,
-    task: Task,
-    details: list[dict[str, Any]],
-    final: Decision | None,
-    nonce: str,
-    now: int,
-    family: str | None,
-) -> Decide:
+def _request(keys: Keys, task: Task, taken: Taken, nonce: str, now: int, family: str | None) -> Decide:
     tenant = keys.tenant or DEFAULT_TENANT
     event_id = f"{task.task_id}:decided"
     data = None
-    if final is not None:
-        said = {
-            "trigger_type": "approval_completed",
-            "approval_id": task.task_id,
-            "final_decision": final,
-            "approval_details": details,
-            "node_id": task.node_id,
-            "execution_id": task.execution_id,
-            "flow_id": task.flow_id,
-            "tenant_id": tenant,
-            "timestamp": now,
-            "success": True,
-        }
+    if taken.final is not None:
+        said = approval.event_data(jsontext.loads(task.config), taken.final, taken.details, tenant, now)
         data = events.told(event_id, EVENT_TYPE, jsontext.dumps(said))
     payload = resume_payload(
         execution_id=task.execution_id,
@@ -173,13 +166,28 @@ def _request(
     ]
     if family is not None:
         fields.append(("config_family", family))
-    return Decide(task, jsontext.dumps(details), data, event_id, nonce, fields)
+    return Decide(task, jsontext.dumps(taken.details), data, event_id, nonce, fields)
+
+
+def _listed(task: Task, now: int) -> dict[str, Any]:
+    try:
+        return _shown(task, now)
+    except _UNREADABLE:
+        return {
+            "approval_id": task.task_id,
+            "execution_id": task.execution_id,
+            "flow_id": task.flow_id,
+            "node_id": task.node_id,
+            "created_at": iso_utc(task.since),
+            "deadline": iso_utc(task.deadline),
+            "problem": REFUSALS["unreadable"],
+        }
 
 
 def _shown(task: Task, now: int) -> dict[str, Any]:
     config = jsontext.loads(task.config)
-    terms: Terms = approval.terms_of(config)
-    details = _details(task)
+    terms = approval.terms_of(config)
+    details = approval.shown(_details(task))
     decided = {one["approver_id"] for one in details}
     waits_ms = now - task.since
     return {
@@ -194,7 +202,9 @@ def _shown(task: Task, now: int) -> dict[str, Any]:
         "undecided": [name for name in approval.may_decide(terms, waits_ms) if name not in decided],
         "decisions": details,
         "form_fields": config["form_config"]["fields"],
+        "allow_comments": terms.allow_comments,
         "require_comments": terms.require_comments,
+        "notification_config": config["notification_config"],
         "execution_id": task.execution_id,
         "flow_id": task.flow_id,
         "node_id": task.node_id,
@@ -206,10 +216,6 @@ def _shown(task: Task, now: int) -> dict[str, Any]:
 def _details(task: Task) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = jsontext.loads(task.decisions) if task.decisions else []
     return found
-
-
-def _decided(one: Mapping[str, Any]) -> Decided:
-    return Decided(str(one["approver_id"]), "approve" if one["decision"] == "approve" else "reject")
 
 
 def _refused(reason: str, approval_id: str, by: str) -> RefusedError:

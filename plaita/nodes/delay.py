@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from pydantic import field_validator
 
 from plaita.errors import NodeOutputError
 from plaita.flow.durations import LONGEST_MS, parse_seconds, parse_timeout
-from plaita.flow.expressions import Scope
+from plaita.flow.expressions import Scope, is_expression
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import Nearest, shown
 from plaita.flow.waiting import Subscription, earlier
@@ -18,6 +20,7 @@ from plaita.nodes.execution import Execution
 
 UNITS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 DEFAULT_SECONDS = 60
+_NUMBER = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 
 
 class DelayNode(EventNode):
@@ -49,13 +52,13 @@ class DelayNode(EventNode):
         super().prepare(preparation)
         raw = self.delay_seconds
         self._compiled[id(raw)] = (raw, preparation.value(raw, "delay_seconds"))
-        if isinstance(raw, int | float):
+        if raw is None:
+            preparation.problem("delay_seconds", "how long to wait is missing: a number or an expression")
+        elif not is_expression(raw):
             try:
                 self._ms(raw)
             except NodeOutputError as error:
                 preparation.problem("delay_seconds", str(error))
-        elif raw is None:
-            preparation.problem("delay_seconds", "how long to wait is missing: a number or an expression")
 
     def execute(self, execution: Execution) -> Any:
         """Begin the wait."""
@@ -117,15 +120,14 @@ class DelayNode(EventNode):
         """Whole milliseconds, rounded up. Raises NodeOutputError for what is no time."""
         if value is None:
             return DEFAULT_SECONDS * 1000
-        if isinstance(value, str):
-            try:
-                value = float(value) if "." in value or "e" in value.lower() else int(value)
-            except ValueError:
-                raise NodeOutputError(f"delay_seconds gives {shown(value)}: a number is wanted") from None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        number = value
+        if isinstance(value, str) and _NUMBER.fullmatch(value) is not None:
+            number = float(value) if set(value) & set(".eE") else int(value)
+        if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
             raise NodeOutputError(f"delay_seconds gives {shown(value)}: a number is wanted")
-        if value < 0:
+        if number < 0:
             raise NodeOutputError(f"delay_seconds gives {shown(value)}: it cannot be negative")
-        if value * UNITS[self.delay_unit] > LONGEST_MS:
+        # Compared first: what is beyond every limit need not be exact, and may be beyond every number.
+        if number > LONGEST_MS or Fraction(number) * UNITS[self.delay_unit] > LONGEST_MS:
             raise NodeOutputError(f"delay_seconds gives {shown(value)}: longer than a hundred years")
-        return math.ceil(value * UNITS[self.delay_unit])
+        return math.ceil(Fraction(str(number)) * UNITS[self.delay_unit])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plaita.store.call import Argument, Call, lane_for, script, text
-from plaita.store.keys import Keys
+from plaita.store.keys import DEFAULT_TENANT, Keys
 
 _FIELDS = 9
 
@@ -82,7 +82,8 @@ def _task(flat: Sequence[bytes]) -> Task:
 @dataclass(frozen=True, slots=True)
 class Decide:
     """``decisions``: those that were read and the new one, JSON text. ``data``: of the event where this settles it, as
-    ``events.told`` makes it, else None. ``fields``: of the carrier. ``nonce`` makes a resend recognisable."""
+    ``events.told`` makes it, else None. ``fields``: of the carrier. ``nonce`` makes a resend recognisable; the new
+    decision must hold it."""
 
     task: Task
     decisions: bytes
@@ -95,7 +96,8 @@ class Decide:
 def decide(keys: Keys, request: Decide) -> Call[bool]:
     """Add a decision; True when it settled the matter and the execution is woken.
 
-    Refused: ``changed`` (others decided meanwhile: read and judge again), ``too_late`` (the deadline), ``over``.
+    Refused: ``changed`` (others decided meanwhile: read and judge again), ``too_late`` (the deadline), ``cancelled``
+    (its end is asked for), ``over``.
     """
     task = request.task
     carrier: list[Argument] = []
@@ -104,7 +106,14 @@ def decide(keys: Keys, request: Decide) -> Call[bool]:
     return Call(
         "tasks.decide",
         script("decide"),
-        (keys.row(task.execution_id), keys.wake, keys.delayed, keys.delayed_body),
+        (
+            keys.row(task.execution_id),
+            keys.tombstone(task.execution_id),
+            keys.wake,
+            keys.delayed,
+            keys.delayed_body,
+            keys.cancel(task.execution_id),
+        ),
         (
             task.execution_id,
             keys.ns,
@@ -115,6 +124,7 @@ def decide(keys: Keys, request: Decide) -> Call[bool]:
             request.data or b"",
             request.event_id,
             request.nonce,
+            keys.tenant or DEFAULT_TENANT,
             *carrier,
         ),
         lane_for(request.decisions, request.data),
