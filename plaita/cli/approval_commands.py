@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from plaita.cli.inputs import read_json
 from plaita.cli.options import Session, new_app, with_session
-from plaita.cli.output import console, facts, print_json, table
+from plaita.cli.output import console, facts, json_text, print_json, table
+from plaita.clock import iso_utc
 from plaita.errors import InputError
 
 app = new_app("approval", "Approvals: what people are asked to decide.\n\nExample: plaita approval list")
 
+MOST_NAMES = 5
 ApprovalArgument = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 
 
@@ -32,10 +34,18 @@ def list_command(
         print_json(found)
         return
     rows = [
-        (one["approval_id"], one["title"], one["strategy"], ", ".join(one["undecided"]), one["deadline"] or "-")
+        (one["approval_id"], one.get("problem") or one["title"], one.get("strategy"), _undecided(one), one["deadline"])
         for one in found["approvals"]
     ]
     console().print(table(("approval", "title", "strategy", "undecided", "deadline"), rows))
+    if found["total"] > len(rows):
+        console().print(f"{len(rows)} of {found['total']}; --limit shows more")
+
+
+def _undecided(one: dict[str, Any]) -> str:
+    names = one.get("undecided", [])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 @app.command("show")
@@ -52,10 +62,18 @@ def show(session: Session, approval_id: ApprovalArgument) -> None:
         print_json(found)
         return
     out = console()
-    out.print(facts((name.replace("_", " "), value) for name, value in found.items() if name != "decisions"))
-    rows = [(one["approver_id"], one["decision"], one["comments"], one["timestamp"]) for one in found["decisions"]]
+    out.print(facts((name.replace("_", " "), _text(value)) for name, value in found.items() if name != "decisions"))
+    rows = [
+        (one["approver_id"], one["decision"], one["comments"], iso_utc(one["timestamp"])) for one in found["decisions"]
+    ]
     if rows:
-        out.print(table(("who", "decision", "comment", "at (ms)"), rows))
+        out.print(table(("who", "decision", "comment", "at"), rows))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or None
+    return json_text(value) if isinstance(value, dict | list) else value
 
 
 @app.command("decide")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from plaita.client import cluster, events, operations, replaying, resuming, upkeep
+from plaita.client import approvals, cluster, events, operations, replaying, resuming, upkeep
 from plaita.client.base import ClientBase
 from plaita.client.events import PublishedEvent
 from plaita.client.operations import Operation, Pause, StartedExecution
@@ -144,4 +144,27 @@ class Client(ClientBase):
     ) -> PublishedEvent:
         """Publish an event; who waits for it goes on (``plaita.client.events.publish``)."""
         asking = events.publish(self.keys, event_type, data, correlation_id=correlation_id, event_id=event_id)
+        return self.perform(asking)
+
+    def approvals(self, limit: int = 50) -> list[dict[str, Any]]:
+        """Open approvals, the oldest first: the entries of ``plaita approval list --json``."""
+        found: list[dict[str, Any]] = (self.perform(approvals.list_approvals(self.keys, limit)))["approvals"]
+        return found
+
+    def approval(self, approval_id: str) -> dict[str, Any]:
+        """One open approval: what is asked, who may decide, who has. Reading it decides nothing."""
+        return self.perform(approvals.get_approval(self.keys, approval_id))
+
+    def decide(
+        self,
+        approval_id: str,
+        decision: Literal["approve", "reject"],
+        by: str,
+        *,
+        comment: str = "",
+        form: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Decide as one of the approvers; ``settled`` of the answer: it goes on (``plaita.client.approvals.decide``).
+        That ``by`` is who they say is the caller's to know."""
+        asking = approvals.decide(self.keys, approval_id, decision, by, comment, form, self.family)
         return self.perform(asking)
