@@ -19,7 +19,7 @@ from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.policy.backoff import backoff_s
 from plaita.policy.carrier import TASK_SCHEMA_VERSION
 from plaita.store import registry
-from plaita.store.call import Answer, Refused, Unavailable, Unknown, Value
+from plaita.store.call import Answer, Call, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.supervisor import logs
@@ -63,7 +63,8 @@ class Registrar:
         self._facts = facts
         self._refresh = refresh
         self._closed = False  # the write gate of G2
-        self._perhaps_there = False  # a record of ours: also where an answer was lost, or a stop came before it
+        self._perhaps_there = False  # a record of ours: also where an answer was lost
+        self._claiming = 0  # calls under way that may write it: a stop may come before their answer
         self._task: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
         self._ours_until: int | None = None  # boot ms; None: it is not ours, as far as we know
@@ -102,11 +103,8 @@ class Registrar:
         waited_for_ms = 0.0
         while True:
             call = registry.register(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS, expected)
-            known, self._perhaps_there = self._perhaps_there, True
             until = boot_ms() + TTL_MS
-            answer = await self._runner.run(call)
-            if isinstance(answer, Unavailable | Refused):
-                self._perhaps_there = known  # it was not carried out
+            answer = await self._send(call)
             if isinstance(answer, Value):
                 self._ours_until = until
                 return True
@@ -201,8 +199,21 @@ class Registrar:
             return
         if last:
             self._close()
-        if self._perhaps_there:
+        if self._perhaps_there or self._claiming:
             await self._write(tries, last)
+
+    async def _send(self, call: Call[bool]) -> Answer[bool]:
+        """A call that writes the record; what is known of it afterwards."""
+        self._claiming += 1
+        try:
+            answer = await self._runner.run(call)
+        except asyncio.CancelledError:
+            self._perhaps_there = True  # it may be carried out all the same
+            raise
+        finally:
+            self._claiming -= 1
+        self._perhaps_there = self._perhaps_there or isinstance(answer, Value | Unknown)
+        return answer
 
     async def _write(self, tries: int, last: bool) -> None:
         answer: Answer[bool] = Unavailable("")
@@ -211,7 +222,7 @@ class Registrar:
                 return  # closed while we waited for our next try
             until = boot_ms() + TTL_MS
             call = registry.heartbeat(self._keys, self._instance_id, self._incarnation, self._record(), TTL_MS)
-            answer = await self._runner.run(call)
+            answer = await self._send(call)
             if isinstance(answer, Value):
                 self._ours_until = until
                 return
@@ -234,7 +245,7 @@ class Registrar:
         """Close the write gate, leave a ``stopped`` mark for a moment, then nothing. Also where reading failed before,
         or where it is not known whether a record of ours is there. Whatever keeps it from that is told (ledger G2)."""
         self._close()
-        if not self._perhaps_there:
+        if not self._perhaps_there and not self._claiming:
             return
         call = registry.unregister(self._keys, self._instance_id, self._incarnation, self._record("stopped"))
         try:

@@ -322,6 +322,43 @@ def test_G2_an_unregister_that_redis_does_not_answer_is_told(told: list[str]) ->
     assert len(named("registry_unregister_failed", told)) == 1
 
 
+def test_G2_an_entry_that_a_change_of_status_wrote_is_taken_away_too(told: list[str]) -> None:
+    """While a claim is under way a status is written; the claim is refused, the status is taken."""
+    world = World(register=[Refused("wrong_type", "x")], heartbeat=[Value(True)], unregister=[Value(True)])
+
+    async def scenario() -> None:
+        world.runner.slow = asyncio.Event()
+        claiming = asyncio.create_task(world.registrar.claim())
+        await asyncio.sleep(0)
+        writing = asyncio.create_task(world.registrar.announce())
+        await asyncio.sleep(0)
+        world.runner.slow.set()
+        assert await claiming is False
+        await writing
+        assert world.registrar.registered
+        await world.registrar.unregister()
+
+    run(scenario())
+    assert [name for name, _ in world.runner.calls] == ["register", "heartbeat", "unregister"]
+
+
+def test_G2_a_stop_before_the_answer_to_a_claim_takes_it_away(told: list[str]) -> None:
+    world = World(register=[Value(True)], unregister=[Value(True)])
+
+    async def scenario() -> None:
+        world.runner.slow = asyncio.Event()
+        claiming = asyncio.create_task(world.registrar.claim())
+        await asyncio.sleep(0)
+        claiming.cancel()
+        leaving = asyncio.create_task(world.registrar.unregister())
+        await asyncio.sleep(0)
+        world.runner.slow.set()
+        await leaving
+
+    run(scenario())
+    assert [name for name, _ in world.runner.calls] == ["register", "unregister"]
+
+
 def test_G2_what_never_reached_redis_is_not_taken_away(told: list[str]) -> None:
     world = World(register=[AWAY])
 
