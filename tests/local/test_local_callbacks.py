@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_callback_is_the_persons(teller: Teller) -> None:
 def test_one_that_hangs_is_left_behind_at_the_nodes_limit(
     teller: Teller, when: str, ends: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plaita.local.CALLBACK_TIME_S", 0.01)
+    monkeypatch.setattr("plaita.local.run.CALLBACK_TIME_S", 0.01)
     release, left = threading.Event(), threading.Event()
 
     def hang(event: CallbackEvent) -> None:
