@@ -68,7 +68,7 @@ def get_approval(keys: Keys, approval_id: str) -> Operation[dict[str, Any]]:
     try:
         return _shown(task, now)
     except _UNREADABLE:
-        raise _refused("unreadable", approval_id, "") from None
+        raise refused("unreadable", approval_id, "") from None
 
 
 def decide(
@@ -87,10 +87,7 @@ def decide(
     """
     if decision not in ("approve", "reject"):
         raise InputError(f"decision: {decision!r}; approve or reject")
-    who = ids.person(_line(by, "by", MAX_NAME))
-    if not who:
-        raise InputError("by: who decides is missing")
-    said = _line(comment, "comment", MAX_COMMENT)
+    who, said = checked(by, comment)
     nonce = ids.new_nonce()
     for _ in range(_TRIES):
         task, now = yield from _task(keys, approval_id)
@@ -100,7 +97,7 @@ def decide(
         except RefusedError as error:
             if error.reason == "changed":
                 continue
-            raise _refused("no_approval" if error.reason == "over" else error.reason, approval_id, who) from None
+            raise refused("no_approval" if error.reason == "over" else error.reason, approval_id, who) from None
         return {
             "approval_id": task.task_id,
             "execution_id": task.execution_id,
@@ -123,13 +120,13 @@ def _taken(
         approval.terms_of(config)
         approval.form_fields(config)
     except _UNREADABLE:
-        raise _refused("unreadable", task.task_id, who) from None
+        raise refused("unreadable", task.task_id, who) from None
     try:
         return approval.taken(
             config, details, who, decision, comment=said, form=form, since=task.since, now=now, nonce=nonce
         )
     except NotTaken as why:
-        raise _refused(why.reason, task.task_id, who) from None
+        raise refused(why.reason, task.task_id, who) from None
 
 
 def _task(keys: Keys, approval_id: str) -> Operation[tuple[Task, int]]:
@@ -139,7 +136,7 @@ def _task(keys: Keys, approval_id: str) -> Operation[tuple[Task, int]]:
         raise InputError("approval id: it is missing")
     page = yield from ask(tasks.get(keys, TYPE, wanted))
     if not page.tasks:
-        raise _refused("no_approval", approval_id, "")
+        raise refused("no_approval", approval_id, "")
     return page.tasks[0], page.now
 
 
@@ -218,9 +215,18 @@ def _details(task: Task) -> list[dict[str, Any]]:
     return found
 
 
-def _refused(reason: str, approval_id: str, by: str) -> RefusedError:
+def refused(reason: str, approval_id: str, by: str) -> RefusedError:
+    """A refusal in words."""
     who = f" by {by!r}" if by else ""
     return RefusedError(reason, f"approval {approval_id!r}{who}: {REFUSALS.get(reason, reason)}")
+
+
+def checked(by: object, comment: object) -> tuple[str, str]:
+    """Who decides, as names are compared, and what they say. Raises InputError."""
+    who = ids.person(_line(by, "by", MAX_NAME))
+    if not who:
+        raise InputError("by: who decides is missing")
+    return who, _line(comment, "comment", MAX_COMMENT)
 
 
 def _line(value: object, what: str, most: int) -> str:

@@ -1,0 +1,315 @@
+"""``TimeSkippingRunner``: flows that wait, tried in milliseconds. No server, no supervisor, no waiting.
+
+The clock is the runner's: it stands while something can be done, and jumps to the next thing that is due when nothing
+can. What differs from a supervisor otherwise is in ``docs/waiting.md``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from plaita import ids, jsontext
+from plaita.client import approvals
+from plaita.client import events as publishing
+from plaita.client.events import PublishedEvent
+from plaita.client.operations import Operation, check_execution_id, check_reason, encode_input
+from plaita.errors import FlowExecutionException, FlowWaitsError, InputError, RefusedError
+from plaita.flow.model import BaseNode, FlowDefinition, parse_flow
+from plaita.local import Flow
+from plaita.nodes.execution import DEFAULT_TENANT
+from plaita.nodes.registry import NodeRegistry, get_default_registry
+from plaita.policy import approval, event_index
+from plaita.policy.approval import Decision, NotTaken
+from plaita.store import events
+from plaita.store.call import Value
+from plaita.store.events import KEPT_AT_MOST, SEEN_MS, Published
+from plaita.store.keys import Keys
+from plaita.store.suspends import EVENTS_KEPT_MS
+from plaita.testing.trial import Later, Trial, Wait, Waiting, moment
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+MOST_JUMPS = 10_000
+
+AnyFlow = Flow | FlowDefinition | Mapping[str, Any] | str | bytes | Path
+
+
+class TimeSkippingRunner:
+    """Runs flows in this process by a clock of its own.
+
+        with TimeSkippingRunner(nodes=[MyNode]) as run:
+            trial = run.start(flow, {"order": 7})         # to its end, or to where it waits
+            run.advance(hours=25)
+            run.approve("review", by="boss")
+            assert trial.status == "completed"
+
+            trial = run(flow, {"order": 8})               # to its end; waits are not waited for
+
+    ``nodes``: node types of yours, besides those registered already. ``beginning``: what the clock says at first.
+    ``max_deliveries``: how often in a row a node may fail before its execution ends in error. ``max_jumps``: a flow
+    that goes round with a delay in it never ends; after so many jumps in time of one call that is said. Not for several
+    threads.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[type[BaseNode]] = (),
+        *,
+        registry: NodeRegistry | None = None,
+        beginning: datetime = BEGINNING,
+        max_deliveries: int = 5,
+        max_jumps: int = MOST_JUMPS,
+    ) -> None:
+        self._max_jumps = max_jumps
+        self._registry = (get_default_registry() if registry is None else registry).copy()
+        for cls in nodes:
+            self._registry.register(cls)
+        self._now = int(beginning.timestamp() * 1000)
+        self._max_deliveries = max_deliveries
+        self._trials: dict[str, Trial] = {}
+        # due at, timers before what the test does, in order; then what
+        self._due: list[tuple[int, int, int, Callable[[], None]]] = []
+        self._order = count()
+        self._kept: dict[str, list[tuple[int, PublishedEvent, Any]]] = {}
+        self._seen: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left behind: there is no process and no connection."""
+
+    # -- executions -------------------------------------------------------------------------------------
+
+    def __call__(self, flow: AnyFlow, input: Any = None, *, execution_id: str | None = None) -> Trial:
+        """Start it and skip time until it has ended. Raises FlowWaitsError where nothing that is due would end its
+        wait: start it with ``start`` then, and say what happens, or plan it with ``after``."""
+        return self.finish(self.start(flow, input, execution_id=execution_id))
+
+    def start(self, flow: AnyFlow, input: Any = None, *, execution_id: str | None = None) -> Trial:
+        """Start it; it is at its end or waits when this returns. Raises FlowDefinitionError, InputError."""
+        execution = ids.new_execution_id() if execution_id is None else check_execution_id(execution_id)
+        if execution in self._trials:
+            raise InputError(f"execution id: {execution!r} is there already")
+        given = jsontext.loads(encode_input({} if input is None else input))
+        trial = Trial(self._definition(flow), given, execution, lambda: self._now, self._max_deliveries)
+        self._trials[execution] = trial
+        self._after_steps(trial, trial.go())
+        return trial
+
+    def finish(self, trial: Trial) -> Trial:
+        """Skip time until it has ended. Raises FlowWaitsError as a call of the runner does."""
+        for _ in range(self._max_jumps):
+            if trial.ended:
+                return trial
+            if not self._due:
+                raise self._stuck(trial)
+            self._jump()
+        raise FlowExecutionException(
+            f"execution {trial.execution_id} has not ended after {self._max_jumps} jumps in time"
+        )
+
+    def cancel(self, trial: Trial, reason: str = "") -> bool:
+        """Cancel it; False when it has ended already."""
+        said = check_reason(reason)
+        if trial.ended:
+            return False
+        trial.cancel(said)
+        return True
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """What the clock says, in UTC."""
+        return moment(self._now)
+
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Let so much time pass: what becomes due meanwhile happens, each thing at its time."""
+        until = self._now + _span(days, hours, minutes, seconds)
+        for _ in range(self._max_jumps):
+            if not self._due or self._due[0][0] > until:
+                self._now = until
+                return
+            self._jump()
+        raise FlowExecutionException(f"more than {self._max_jumps} things are due until {moment(until).isoformat()}")
+
+    def after(
+        self, action: Callable[[], object], *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> None:
+        """Plan what happens later: ``run.after(lambda: run.approve("review", by="ann"), hours=5)``. What it raises is
+        raised where time is skipped."""
+        self._plan(self._now + _span(days, hours, minutes, seconds), lambda: (action(), None)[1], timer=False)
+
+    # -- what happens ---------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """What is waited for now, by all executions, the oldest first."""
+        return [trial.waiting for trial in self._trials.values() if trial.waiting is not None]
+
+    def publish(
+        self, event_type: str, data: Any = None, correlation_id: str | None = None, *, event_id: str | None = None
+    ) -> PublishedEvent:
+        """Publish an event, as ``Client.publish``: whoever waits for it goes on; one with a correlation is kept 7 days
+        for executions that are there already and do not wait for it yet. Raises InputError."""
+        asking = publishing.publish(Keys(), event_type, data, correlation_id=correlation_id, event_id=event_id)
+        next(asking)  # what would be sent, with all that it is checked for
+        before = event_id is not None and self._now - self._seen.get(event_id, -SEEN_MS) < SEEN_MS
+        published = _answer(asking, Published("0-0", before))
+        if before:
+            return published
+        self._seen[published.event_id] = self._now
+        value = jsontext.loads(jsontext.dumps(data))
+        if correlation_id is not None:
+            kept = self._kept.setdefault(event_index.kept_digest(event_type, correlation_id), [])
+            kept.append((self._now, published, value))
+            del kept[:-KEPT_AT_MOST]
+        concerned = [trial for trial in self._trials.values() if trial.stands_under(event_type, correlation_id, value)]
+        for trial in concerned:
+            self._wake(trial, published.event_id, event_type, value)
+        return published
+
+    def approve(
+        self, approval: str, *, by: str, comment: str = "", form: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Decide for it as ``by``. ``approval``: its id, or the id of the node that waits. The answer, and what is
+        raised (InputError, RefusedError), is that of ``Client.decide``."""
+        return self._decide(approval, "approve", by, comment, form)
+
+    def reject(
+        self, approval: str, *, by: str, comment: str = "", form: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Decide against it, as ``approve``."""
+        return self._decide(approval, "reject", by, comment, form)
+
+    # -- within ---------------------------------------------------------------------------------------------
+
+    def _definition(self, flow: AnyFlow) -> FlowDefinition:
+        if isinstance(flow, Flow):
+            return flow.definition
+        if isinstance(flow, FlowDefinition):
+            return flow
+        if isinstance(flow, Path):
+            return Flow.from_file(flow, registry=self._registry).definition
+        return parse_flow(dict(flow) if isinstance(flow, Mapping) else flow, self._registry)
+
+    def _plan(self, at: int, what: Callable[[], None], *, timer: bool) -> None:
+        heapq.heappush(self._due, (at, 0 if timer else 1, next(self._order), what))
+
+    def _jump(self) -> None:
+        """To the next thing that is due, which then happens."""
+        at, _, _, what = heapq.heappop(self._due)
+        self._now = max(self._now, at)
+        what()
+
+    def _after_steps(self, trial: Trial, later: Later | None) -> None:
+        """What it does next, by itself."""
+        if later is not None:
+            self._plan(later.at, lambda: self._try_again(trial), timer=True)
+            return
+        wait = trial.wait
+        if wait is None:
+            return
+        early = self._early(trial, wait)
+        if early is not None:
+            self._wake(trial, early[0].event_id, early[0].event_type, early[1])
+        elif wait.deadline is not None:
+            self._plan(wait.deadline, lambda: self._time_is_up(trial, wait.number), timer=True)
+
+    def _try_again(self, trial: Trial) -> None:
+        if not trial.ended:
+            self._after_steps(trial, trial.go_again())
+
+    def _time_is_up(self, trial: Trial, number: int) -> None:
+        if trial.wait is not None and trial.wait.number == number:
+            self._after_steps(trial, trial.go("timeout"))
+
+    def _early(self, trial: Trial, wait: Wait) -> tuple[PublishedEvent, Any] | None:
+        """The event that came before this wait began and ends it (DECISIONS 27)."""
+        if wait.places is None:
+            return None
+        for at, event, data in self._kept.get(event_index.kept_digest(wait.event_type, wait.correlation), ()):
+            counts = at >= trial.created_ms and self._now - at < EVENTS_KEPT_MS
+            if counts and event.event_id not in trial.used_events and event_index.matches(wait.event_filter, data):
+                return event, data
+        return None
+
+    def _wake(self, trial: Trial, event_id: str, event_type: str, data: Any) -> None:
+        trial.used_events.add(event_id)
+        told = events.told(event_id, event_type, jsontext.dumps(data))
+        self._after_steps(trial, trial.go("event", jsontext.loads(told)))
+
+    def _decide(
+        self, named: str, decision: Decision, by: str, comment: str, form: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        who, said = approvals.checked(by, comment)
+        trial, wait, config = self._asked(named)
+        try:
+            taken = approval.taken(
+                config, wait.decisions, who, decision, comment=said, form=form, since=wait.since, now=self._now
+            )
+        except NotTaken as why:
+            raise approvals.refused(why.reason, config["approval_id"], who) from None
+        wait.decisions = taken.details
+        if taken.final is not None:
+            told = approval.event_data(config, taken.final, taken.details, DEFAULT_TENANT, self._now)
+            self._wake(trial, f"{config['approval_id']}:decided", approvals.EVENT_TYPE, told)
+        return {
+            "approval_id": config["approval_id"],
+            "execution_id": trial.execution_id,
+            "decision": decision,
+            "settled": taken.final is not None,
+            "final_decision": taken.final,
+        }
+
+    def _asked(self, named: str) -> tuple[Trial, Wait, dict[str, Any]]:
+        found = [
+            (trial, trial.wait, trial.wait.config)
+            for trial in self._trials.values()
+            if trial.wait is not None
+            and trial.wait.config is not None
+            and named in (trial.wait.config["approval_id"], trial.wait.node_id)
+        ]
+        if len(found) > 1:
+            which = ", ".join(config["approval_id"] for _, _, config in found[:5])
+            raise InputError(f"approval: several wait at node {named!r}; name one of {which}")
+        if not found:
+            raise approvals.refused("no_approval", named, "")
+        return found[0]
+
+    def _stuck(self, trial: Trial) -> FlowWaitsError | RefusedError:
+        waiting = trial.waiting
+        assert waiting is not None  # else it has ended, or something is due
+        what = f"an event of type {waiting.event_type!r} for {waiting.correlation_id!r}"
+        if waiting.approval_id is not None:
+            what = f"the approval {waiting.approval_id!r} by {', '.join(waiting.undecided)}"
+        return FlowWaitsError(
+            f"node {waiting.node_id!r} waits for {what}, without a deadline, and nothing is planned: use start(), then "
+            "publish(), approve() or reject(), or plan that with after()",
+            node=waiting.node_id,
+            subscription={"event_type": waiting.event_type, "event_filter": waiting.event_filter},
+        )
+
+
+def _answer(asking: Operation[PublishedEvent], answer: Published) -> PublishedEvent:
+    try:
+        asking.send(Value(answer))
+    except StopIteration as done:
+        published: PublishedEvent = done.value
+        return published
+    raise AssertionError("publishing is one call")
+
+
+def _span(days: float, hours: float, minutes: float, seconds: float) -> int:
+    span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if span < timedelta(0):
+        raise InputError(f"time: {span} is negative; it only goes on")
+    return round(span.total_seconds() * 1000)

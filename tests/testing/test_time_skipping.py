@@ -1,0 +1,277 @@
+"""The runner that skips time: what authors see of it. That it does what supervisors do is
+``tests/supervisor/test_same_waits.py``."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from plaita import EventNode, Flow, Node
+from plaita.errors import FlowDefinitionError, FlowExecutionException, FlowWaitsError, InputError, RefusedError
+from plaita.nodes.builtin import BUILT_IN
+from plaita.nodes.registry import NodeRegistry
+from plaita.testing import TimeSkippingRunner
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Flaky(Node):
+    """Fails so often, then tells its attempt, visit and key."""
+
+    node_type: ClassVar[str] = "flaky"
+    fails: int = 0
+    seen: ClassVar[list[tuple[int, int, str]]] = []
+
+    def execute(self, execution: Any) -> Any:
+        self.seen.append((execution.attempt, execution.visit, execution.idempotency_key))
+        if execution.attempt <= self.fails:
+            raise RuntimeError("not yet")
+        return execution.attempt
+
+
+class Undone(EventNode):
+    """Notes which of its methods ran."""
+
+    node_type: ClassVar[str] = "undone"
+    event_type: str | None = "never"
+    ran: ClassVar[list[str]] = []
+
+    async def arun(self, execution: Any) -> Any:
+        self.ran.append("arun")
+        return {"began": True}
+
+    def on_cancel(self, execution: Any) -> None:
+        self.ran.append(f"on_cancel {execution.pending}")
+        raise RuntimeError("told in the log, and no more")
+
+
+def chain(*steps: dict[str, Any], output: Any = "$NODE", **fields: Any) -> dict[str, Any]:
+    names = [step["id"] for step in steps] + ["end"]
+    nodes = [{"type": "start", "id": "start", "next": names[0]}]
+    nodes += [{**step, "next": after} for step, after in zip(steps, names[1:], strict=True)]
+    return {"flow_id": "f", "nodes": [*nodes, {"type": "end", "id": "end", "output": output}], **fields}
+
+
+def delay(seconds: Any, node_id: str = "d", **fields: Any) -> dict[str, Any]:
+    return {"type": "delay", "id": node_id, "delay_seconds": seconds, **fields}
+
+
+def event(event_type: str, node_id: str = "e", **fields: Any) -> dict[str, Any]:
+    return {"type": "event", "id": node_id, "event_type": event_type, **fields}
+
+
+REVIEW = {
+    "type": "approval",
+    "id": "review",
+    "approval_title": "pay {% $INPUT.amount %}?",
+    "approval_content": "$INPUT",
+    "approvers": ["ann", "bob"],
+    "approval_strategy": "all",
+    "auto_escalation": True,
+    "escalation_timeout_hours": 24,
+    "escalation_approvers": ["boss"],
+    "subscription_timeout": "P3D",
+    "timeoutHandler": {"strategy": "continue-with", "defaultValue": {"approved": False}},
+}
+
+
+@pytest.fixture
+def run() -> TimeSkippingRunner:
+    with TimeSkippingRunner(nodes=[Flaky, Undone], registry=NodeRegistry(BUILT_IN), max_jumps=50) as made:
+        Flaky.seen, Undone.ran = [], []
+        return made
+
+
+def test_delays_are_not_waited_for(run: TimeSkippingRunner) -> None:
+    trial = run(chain(delay(30, delay_unit="days"), {"type": "assignment", "id": "at", "output": "$F.now()"}))
+    assert (trial.status, trial.lasted, run.now) == ("completed", timedelta(days=30), START + timedelta(days=30))
+    assert trial.output["at"].startswith("2026-01-31 00:00:00"), "the flow's clock is the runner's"
+    assert trial.visited == ["start", "d", "d", "at", "end"]
+
+
+def test_a_three_day_approval_with_escalation(run: TimeSkippingRunner) -> None:
+    flow = chain(REVIEW, output="$NODE.review.approved")
+    trial = run.start(flow, {"amount": 12})
+    [waiting] = run.waiting
+    assert (waiting.node_id, waiting.node_type, waiting.title) == ("review", "approval", "pay 12?")
+    assert (waiting.since, waiting.until) == (START, START + timedelta(days=3))
+    assert waiting.undecided == ("ann", "bob")
+    with pytest.raises(RefusedError, match="their word is not asked for here"):
+        run.approve("review", by="boss")
+    assert run.approve("review", by="ann", comment="fine")["settled"] is False
+    with pytest.raises(RefusedError, match="decided already"):
+        run.reject("review", by="ann")
+    run.advance(hours=23, minutes=59, seconds=59)
+    assert run.waiting[0].undecided == ("bob",)
+    run.advance(seconds=1)
+    assert run.waiting[0].undecided == ("bob", "boss")
+    answer = run.approve(str(waiting.approval_id), by=" boss ")
+    assert (answer["settled"], answer["final_decision"]) == (True, "approve")
+    assert (trial.status, trial.output, run.waiting) == ("completed", True, [])
+    details = trial.results["review"]["event_data"]["approval_details"]
+    assert [(one["approver_id"], one["comments"]) for one in details] == [("ann", "fine"), ("boss", "")]
+    with pytest.raises(RefusedError, match="nobody is asked for this approval"):
+        run.approve("review", by="bob")
+
+
+def test_an_approval_that_nobody_decides_ends_at_its_deadline(run: TimeSkippingRunner) -> None:
+    trial = run(chain(REVIEW, output="$NODE.review.approved"), {"amount": 1})
+    assert (trial.output, trial.lasted) == (False, timedelta(days=3))
+
+
+def test_a_decision_that_is_due_with_the_deadline_is_too_late(run: TimeSkippingRunner) -> None:
+    run.after(lambda: run.approve("review", by="ann"), days=3)
+    run.start(chain({**REVIEW, "approval_strategy": "any"}), {"amount": 1})
+    with pytest.raises(RefusedError, match="its time was over"):
+        run.advance(days=3)
+
+
+def test_what_is_planned_happens_in_its_turn(run: TimeSkippingRunner) -> None:
+    said: list[datetime] = []
+    run.after(lambda: (said.append(run.now), run.approve("review", by="bob")), hours=2)
+    run.after(lambda: (said.append(run.now), run.approve("review", by="ann")), hours=1)
+    trial = run(chain(REVIEW), {"amount": 1})
+    assert trial.status == "completed"
+    assert said == [START + timedelta(hours=1), START + timedelta(hours=2)]
+
+
+def test_a_form_and_a_comment_are_judged_as_by_the_client(run: TimeSkippingRunner) -> None:
+    run.start(chain({**REVIEW, "form_fields": [{"name": "amount", "required": True}]}), {"amount": 1})
+    with pytest.raises(InputError, match="the field 'amount' is required"):
+        run.approve("review", by="ann")
+    with pytest.raises(InputError, match="who decides is missing"):
+        run.approve("review", by=" ")
+    run.reject("review", by="ann", form={"amount": 3})
+
+
+def test_events_reach_whom_they_concern(run: TimeSkippingRunner) -> None:
+    flow = chain(event("paid", event_filter={"order.id": "$INPUT.order"}), output="$NODE.e.event_data")
+    first, second = run.start(flow, {"order": 1}), run.start(flow, {"order": 2}, execution_id="x2")
+    run.publish("paid", {"order": {"id": 3}})
+    run.publish("shipped", {"order": {"id": 1}})
+    run.publish("paid", {"order": {"id": 1}}, correlation_id="x2")
+    assert [trial.status for trial in (first, second)] == ["suspended", "suspended"]
+    run.publish("paid", {"order": {"id": 1.0}, "by": "card"})
+    assert first.output == {"order": {"id": 1.0}, "by": "card"}
+    run.publish("paid", {"order": {"id": 2}}, correlation_id="x2")
+    assert (second.status, run.waiting) == ("completed", [])
+
+
+def test_one_event_id_is_one_event_and_ends_one_wait(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(event("tick", "a"), event("tick", "b")), execution_id="x")
+    assert run.publish("tick", 1, "x", event_id="t1").duplicate is False
+    assert run.publish("tick", 1, "x", event_id="t1").duplicate is True
+    assert [one.node_id for one in run.waiting] == ["b"]
+    run.publish("tick", 2, "x")
+    assert (trial.output["a"]["event_data"], trial.output["b"]["event_data"]) == (1, 2)
+
+
+def test_an_event_that_came_before_its_wait(run: TimeSkippingRunner) -> None:
+    run.publish("paid", "before it was there", "x")
+    trial = run.start(chain(delay(3600), event("paid", event_filter={"ok": True})), execution_id="x")
+    run.publish("paid", {"ok": False}, "x")
+    run.publish("paid", {"ok": True, "n": 1}, "x")
+    run.publish("paid", {"ok": True, "n": 2}, "x")
+    run.publish("paid", {"ok": True, "n": 3})
+    run.finish(trial)
+    assert trial.output["e"]["event_data"] == {"ok": True, "n": 1}
+    assert trial.lasted == timedelta(hours=1)
+
+
+def test_an_event_is_kept_for_seven_days(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(delay(7, delay_unit="days"), event("paid")), execution_id="x")
+    run.publish("paid", correlation_id="x")
+    with pytest.raises(FlowWaitsError):
+        run.finish(trial)
+
+
+def test_nothing_that_could_end_it_is_said(run: TimeSkippingRunner) -> None:
+    with pytest.raises(FlowWaitsError, match=r"node 'e' waits for an event of type 'paid' for 'x', without a deadline"):
+        run(chain(event("paid")), execution_id="x")
+    with pytest.raises(FlowWaitsError, match=r"the approval 'approval_review_.*' by ann, bob"):
+        run(chain({**REVIEW, "subscription_timeout": None}), {"amount": 1})
+
+
+def test_a_published_event_ends_no_approval(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(REVIEW), {"amount": 1}, execution_id="x")
+    run.publish("approval_decision", {"final_decision": "approve"}, "x")
+    run.publish("approval_decision", {"final_decision": "approve"})
+    assert trial.status == "suspended"
+
+
+def test_a_timeout_without_a_handler_is_an_error(run: TimeSkippingRunner) -> None:
+    trial = run(chain(event("paid", timeout="PT1H")))
+    assert trial.error is not None
+    assert (trial.status, trial.error.code, trial.error.failed_node) == ("error", -1, "e")
+
+
+@pytest.mark.parametrize(("fails", "status", "lasted"), [(0, "completed", 0), (3, "completed", 7), (5, "error", 15)])
+def test_a_node_that_fails_is_tried_again_later(run: TimeSkippingRunner, fails: int, status: str, lasted: int) -> None:
+    trial = run(chain({"type": "flaky", "id": "n", "fails": fails}))
+    assert (trial.status, trial.lasted) == (status, timedelta(seconds=lasted))
+    assert [attempt for attempt, _, _ in Flaky.seen] == list(range(1, min(fails + 1, 5) + 1))
+    assert len({(visit, key) for _, visit, key in Flaky.seen}) == 1, "attempts of one visit"
+
+
+def test_a_node_met_again_is_another_visit(run: TimeSkippingRunner) -> None:
+    flow = chain(delay(60), {"type": "flaky", "id": "n"})
+    flow["nodes"][2]["next"] = "d"
+    with pytest.raises(FlowExecutionException, match="has not ended after"):
+        run(flow)
+    assert [visit for _, visit, _ in Flaky.seen[:3]] == [1, 2, 3]
+    assert len({key for _, _, key in Flaky.seen[:3]}) == 3
+
+
+def test_S8_cancel_undoes_the_wait(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain({"type": "undone", "id": "u"}))
+    assert run.cancel(trial, "enough") is True
+    assert trial.error is not None
+    assert (trial.status, trial.error.code, run.waiting) == ("cancelled", -4, [])
+    assert Undone.ran == ["arun", "on_cancel {'began': True}"]
+    assert run.cancel(trial) is False
+    run.publish("never")
+    assert trial.status == "cancelled"
+
+
+def test_a_cancel_ends_what_is_tried_again(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain({"type": "flaky", "id": "n", "fails": 3}))
+    assert trial.status == "running"
+    run.cancel(trial)
+    run.advance(hours=1)
+    assert (trial.status, len(Flaky.seen)) == ("cancelled", 1)
+
+
+def test_flows_come_in_every_form(run: TimeSkippingRunner, tmp_path: Path) -> None:
+    definition = chain({"type": "mock", "id": "m", "value": 1}, output="$NODE.m")
+    text = json.dumps(definition)
+    (tmp_path / "flow.json").write_text(text)
+    for flow in (definition, text, text.encode(), tmp_path / "flow.json", Flow.from_dict(definition)):
+        assert run(flow).output == 1
+    with pytest.raises(FlowDefinitionError, match="unknown node type 'nope'"):
+        run(chain({"type": "nope", "id": "m"}))
+
+
+def test_bad_calls_are_refused(run: TimeSkippingRunner) -> None:
+    with pytest.raises(InputError, match="input"):
+        run(chain(), {"n": float("nan")})
+    run(chain(), execution_id="x")
+    with pytest.raises(InputError, match="'x' is there already"):
+        run(chain(), execution_id="x")
+    with pytest.raises(InputError, match="negative"):
+        run.advance(hours=-1)
+    with pytest.raises(InputError, match="event type"):
+        run.publish("")
+    run.start(chain(REVIEW), {"amount": 1})
+    run.start(chain(REVIEW), {"amount": 2})
+    with pytest.raises(InputError, match="several wait at node 'review'"):
+        run.approve("review", by="ann")
+
+
+def test_the_runners_types_are_its_own(run: TimeSkippingRunner) -> None:
+    assert run(chain({"type": "flaky", "id": "n"})).status == "completed"
+    with TimeSkippingRunner() as other, pytest.raises(FlowDefinitionError, match="flaky"):
+        other(chain({"type": "flaky", "id": "n"}))
