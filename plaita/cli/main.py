@@ -16,6 +16,7 @@ from plaita.cli import (
     execution_commands,
     exits,
     flow_commands,
+    schedule_commands,
     tenant_commands,
     upkeep_commands,
 )
@@ -34,6 +35,7 @@ app.add_typer(tenant_commands.app)
 app.add_typer(cluster_commands.app)
 app.add_typer(event_commands.app)
 app.add_typer(approval_commands.app)
+app.add_typer(schedule_commands.app)
 
 
 def _version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from plaita.client import approvals, cluster, events, operations, replaying, resuming, upkeep
+from plaita.client import approvals, cluster, events, operations, replaying, resuming, schedules, upkeep
 from plaita.client.base import ClientBase
 from plaita.client.events import PublishedEvent
 from plaita.client.operations import Operation, Pause, StartedExecution
@@ -168,3 +168,48 @@ class Client(ClientBase):
         That ``by`` is who they say is the caller's to know."""
         asking = approvals.decide(self.keys, approval_id, decision, by, comment, form, self.family)
         return self.perform(asking)
+
+    def put_schedule(
+        self,
+        schedule_id: str,
+        flow_id: str,
+        cron: str,
+        *,
+        tz: str = "UTC",
+        input: Any = None,
+        version: str | None = None,
+        misfire: str = "once",
+        enabled: bool = True,
+        name: str = "",
+    ) -> dict[str, Any]:
+        """Make a schedule, or make it another (``plaita.client.schedules.put``): its document."""
+        asking = schedules.put(
+            self.keys,
+            schedule_id,
+            flow_id,
+            cron,
+            tz=tz,
+            params=input,
+            version=version,
+            misfire=misfire,
+            enabled=enabled,
+            name=name,
+        )
+        return self.perform(asking)
+
+    def schedules(self) -> list[dict[str, Any]]:
+        """All schedules of the tenant, by id: the documents of ``plaita schedule show --json``."""
+        found: list[dict[str, Any]] = (self.perform(schedules.list_schedules(self.keys)))["schedules"]
+        return found
+
+    def trigger_schedule(self, schedule_id: str) -> dict[str, Any]:
+        """Run a schedule once, now; its due times stay as they are."""
+        return self.perform(schedules.trigger(self.keys, schedule_id))
+
+    def enable_schedule(self, schedule_id: str, enabled: bool = True) -> dict[str, Any]:
+        """Pause a schedule, or let it go on from its next due time."""
+        return self.perform(schedules.set_enabled(self.keys, schedule_id, enabled))
+
+    def remove_schedule(self, schedule_id: str) -> dict[str, Any]:
+        """Take a schedule away; its executions stay."""
+        return self.perform(schedules.remove(self.keys, schedule_id))

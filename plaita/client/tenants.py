@@ -13,7 +13,7 @@ from plaita.client import upkeep
 from plaita.client.operations import Operation, ask
 from plaita.errors import InputError, RefusedError
 from plaita.policy import tenants as policy
-from plaita.store import executions, purges, tenants
+from plaita.store import executions, purges, schedules, tenants
 from plaita.store import upkeep as rows
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 from plaita.store.tenants import Facts
@@ -100,6 +100,7 @@ def purge(keys: Keys, tenant: str, tombstone_ttl_ms: int, *, force: bool = False
             "not_disabled", f"tenant {name!r} is not disabled; disable it first (plaita tenant disable), or use --force"
         )
     theirs = keys.for_tenant(name)
+    yield from _remove_schedules(theirs)
     carriers = yield from _entomb_carriers(theirs, tombstone_ttl_ms)
     deleted = yield from _delete_rows(theirs, tombstone_ttl_ms)
     parked = yield from ask(purges.unlink(theirs, tenants.parked_keys(theirs)))
@@ -125,6 +126,18 @@ def _entomb_carriers(keys: Keys, tombstone_ttl_ms: int) -> Operation[int]:
         for batch in _batches(sorted(found)):
             new += yield from ask(purges.entomb(keys, batch, PURGED, tombstone_ttl_ms))
     return new
+
+
+def _remove_schedules(keys: Keys) -> Operation[None]:
+    """First of all, so that nothing new is started meanwhile. Their due times stand beside those of all tenants."""
+    cursor = "0"
+    while True:
+        page = yield from ask(schedules.page(keys, cursor))
+        if page.schedules:
+            yield from ask(schedules.remove(keys, [one.schedule_id for one in page.schedules]))
+        cursor = page.cursor
+        if cursor == "0":
+            return
 
 
 def _delete_rows(keys: Keys, tombstone_ttl_ms: int) -> Operation[int]:

@@ -249,9 +249,13 @@ def start_payload(
     tenant_id: str,
     timestamp: str,
     target_instance_id: str | None = None,
+    trigger: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The payload of a start whose row already holds the input (DECISIONS 15, 16)."""
-    said = {} if target_instance_id is None else {"target_instance_id": target_instance_id}
+    """The payload of a start whose row already holds the input (DECISIONS 15, 16). ``trigger``: of a schedule, its
+    ``kind`` (cron, manual), ``schedule_id`` and ``schedule_name``."""
+    said: dict[str, Any] = {} if target_instance_id is None else {"target_instance_id": target_instance_id}
+    if trigger is not None:
+        said["trigger"] = dict(trigger)
     return jsontext.dumps(
         said
         | {

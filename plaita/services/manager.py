@@ -11,6 +11,7 @@ from typing import Protocol
 from plaita.policy.backoff import backoff_s
 from plaita.services.events import EventFeed
 from plaita.services.host import ServiceHost
+from plaita.services.schedules import ScheduleService
 
 WELL_AFTER_S = 60.0  # a service that ran so long failed for a new reason
 
@@ -29,7 +30,7 @@ class ServiceManager:
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
-        self._classes: dict[str, ServiceClass] = {"events": EventFeed}
+        self._classes: dict[str, ServiceClass] = {"events": EventFeed, "schedules": ScheduleService}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def register_service_class(self, service_type: str, service: ServiceClass) -> None:

@@ -191,6 +191,30 @@ class Keys:
         """The id of the newest entry of the event log, by which a wait knows which events are older than it."""
         return f"{self.queue}:events:last"
 
+    # -- schedules -----------------------------------------------------------------------------
+
+    @property
+    def schedules(self) -> str:
+        """A hash: schedule id -> record (JSON)."""
+        return f"{self.ns}:schedules"
+
+    def schedule_fires(self, schedule_id: str) -> str:
+        """A list: what became of its last due times, the latest first."""
+        return f"{self.ns}:schedule:fires:{ids.key_part(schedule_id)}"
+
+    @property
+    def schedule_sequence(self) -> str:
+        """A counter of runs by hand."""
+        return f"{self.ns}:schedule:sequence"
+
+    @property
+    def schedules_due(self) -> str:
+        """A sorted set of all tenants: ``schedule_member`` by its next due time, epoch ms."""
+        return f"{self.queue}:schedules:due"
+
+    def schedule_member(self, schedule_id: str) -> str:
+        return f"{self.tenant or DEFAULT_TENANT}\0{schedule_id}"
+
     def start_dedup(self, dedup_key: str) -> str:
         return f"{self.ns}:start-dedup:{ids.key_part(dedup_key)}"
 

@@ -1,0 +1,62 @@
+"""A schedule's record: what a person put there, as JSON (ledger E5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from plaita import jsontext
+from plaita.errors import InputError
+from plaita.policy.schedule import Calendar, Misfire, calendar
+
+
+class Schedule(BaseModel):
+    """``params``: the input of its executions. ``version`` None: the latest at that time. Times are epoch ms."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    schedule_id: str
+    name: str = ""
+    flow_id: str
+    version: str | None = None
+    cron: str
+    tz: str = "UTC"
+    misfire: Misfire = "once"
+    params: Any = None
+    enabled: bool = True
+    created_at: int = 0
+    updated_at: int = 0
+    created_by: str = ""
+    tenant_id: str = "default"
+
+    def encoded(self) -> bytes:
+        """The JSON text that is stored. Raises JSONValueError naming the path of what JSON cannot carry."""
+        return jsontext.dumps(self.model_dump(), "schedule")
+
+    @property
+    def plan(self) -> Calendar:
+        """Its calendar, as it was judged when it was put."""
+        return Calendar(self.cron, self.tz)
+
+
+class BadSchedule(ValueError):
+    """A record that no plaita of this release wrote: what is wrong with it."""
+
+
+def read_schedule(raw: bytes, schedule_id: str, now_ms: int) -> Schedule:
+    """A stored record, judged whole: also its cron expression and zone. Raises BadSchedule."""
+    try:
+        found = Schedule.model_validate(jsontext.loads(raw))
+        if found.schedule_id != schedule_id:
+            raise BadSchedule(f"schedule_id: it says {found.schedule_id!r}")
+        calendar(found.cron, found.tz, now_ms)
+    except jsontext.JSONTextError as error:
+        raise BadSchedule(f"no JSON: {error}") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in fault["loc"]) or "(whole)"
+        raise BadSchedule(f"{place}: {fault['msg']}") from None
+    except InputError as error:
+        raise BadSchedule(str(error)) from None
+    return found
