@@ -39,7 +39,7 @@ def put(
     misfire: Annotated[
         str, typer.Option("--misfire", metavar="skip|once|all", help="What to do about due times that were missed")
     ] = "once",
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What people call it")] = "",
+    label: Annotated[str, typer.Option("--name", metavar="TEXT", help="What people call it")] = "",
     disabled: Annotated[bool, typer.Option("--disabled", help="Paused, until `plaita schedule enable`")] = False,
 ) -> None:
     """Make a schedule, or make it another. With the same times, what was missed is still seen to.
@@ -60,7 +60,7 @@ def put(
         version=version,
         misfire=misfire,
         enabled=not disabled,
-        name=name,
+        name=label,
     )
     if session.json:
         print_json(found)

@@ -1,7 +1,7 @@
 """Fires schedules when they are due (ledger E5; KNOWN-TROUBLE 40, 41, 43).
 
-Every host looks, by the server's clock; who is first fires, and the others are refused by the very call. Nothing is
-remembered between two looks, and a sleep is never longer than a second: a schedule may come nearer at any time.
+Every host looks, by the server's clock; who is first fires, and the others are refused by the very call. A sleep is
+never longer than a second: a schedule may come nearer at any time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import schedules
 from plaita.store.call import Refused, Value
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
-from plaita.store.schedules import Due, Fire, Outcome, Run, Skipped
+from plaita.store.schedules import Due, Fire, Outcome, Run, Skipped, Stored
 
 MAX_SLEEP_S = 1.0
+JUMP_MS = 3_600_000  # the server's clock went back by so much since the last look: what is stored is looked at
+AHEAD_MS = 86_400_000  # a due time that is later than its calendar says by more was stored by a clock that was wrong
 
 
 class ScheduleService:
@@ -32,6 +34,7 @@ class ScheduleService:
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
         self._failures = 0
+        self._seen = 2**63  # the server's time at the last look; before the first one it may have gone back
 
     async def run(self) -> None:
         while True:
@@ -54,6 +57,9 @@ class ScheduleService:
                 await self._one(one, page.now)
             except NotServed as why:
                 left = why
+        if page.now < self._seen - JUMP_MS:
+            await self._bring_back()
+        self._seen = page.now
         if left is not None:
             raise left
         if page.due:
@@ -80,6 +86,35 @@ class ScheduleService:
             await self._put_aside(keys, one, schedule_id, str(error))
             return
         await self._fire(keys, one, schedule, now)
+
+    async def _bring_back(self) -> None:
+        """A clock that was far ahead has left due times that are far ahead: they become those of the calendar. What has
+        run is known by its dedup key."""
+        cursor = "0"
+        while True:
+            page = await served(self._host, schedules.ahead(self._host.keys, AHEAD_MS, cursor))
+            for one in page.ahead:
+                await self._judge_ahead(one, page.now)
+            cursor = page.cursor
+            if cursor == "0":
+                return
+
+    async def _judge_ahead(self, one: Due, now: int) -> None:
+        try:
+            tenant, schedule_id = schedules.owner_of(one.member)
+            keys = self._host.keys.for_tenant(check_tenant(tenant))
+            schedule = read_schedule(one.record, ids.check_id(schedule_id, "schedule id"), now)
+        except (ValueError, InputError):
+            return  # when its time comes, it is told of
+        right = schedule.plan.next_after(now)
+        if right is None or float(one.score) - right <= AHEAD_MS:
+            return
+        before = Stored(schedule_id, one.record, one.score, b"")
+        call = schedules.put(keys, schedule_id, one.record, right, before, flow_id=schedule.flow_id)
+        if isinstance(await self._host.run(call), Value):
+            self._host.tell(
+                "warning", "schedule.brought_back", schedule_id=schedule_id, tenant_id=tenant, due=iso_utc(right)
+            )
 
     async def _put_aside(self, keys: Keys, one: Due, schedule_id: str, why: str) -> None:
         if await served(self._host, schedules.aside(keys, one, schedule_id, why)):

@@ -165,13 +165,35 @@ def due(keys: Keys, count: int = PAGE) -> Call[DuePage]:
     """What is due of all tenants, the oldest first."""
 
     def parse(reply: Sequence[Any]) -> DuePage:
-        now, later, flat = int(reply[0]), text(reply[1]), reply[2]
-        found = [Due(flat[i], text(flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)]
-        return DuePage(now, max(0, int(min(float(later), 2.0**53)) - now) if later else None, found)
+        now, later = int(reply[0]), text(reply[1])
+        return DuePage(now, max(0, int(min(float(later), 2.0**53)) - now) if later else None, _due_of(reply[2]))
 
     return Call(
         "schedules.due", script("schedule_due"), (keys.schedules_due,), (count, keys.prefix), "writer", True, parse
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AheadPage:
+    """``cursor`` "0": that was the last page."""
+
+    now: int
+    cursor: str
+    ahead: list[Due]
+
+
+def ahead(keys: Keys, away_ms: int, cursor: str = "0", count: int = PAGE) -> Call[AheadPage]:
+    """A page of what is due only after ``away_ms``, of all tenants, in no order."""
+
+    def parse(reply: Sequence[Any]) -> AheadPage:
+        return AheadPage(int(reply[0]), text(reply[1]), _due_of(reply[2]))
+
+    words = (cursor, count, keys.prefix, away_ms)
+    return Call("schedules.ahead", script("schedule_ahead"), (keys.schedules_due,), words, "bulk", True, parse)
+
+
+def _due_of(flat: Sequence[bytes]) -> list[Due]:
+    return [Due(flat[i], text(flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)]
 
 
 def owner_of(member: bytes) -> tuple[str, str]:

@@ -116,7 +116,7 @@ def test_E5_leap_days_month_ends_and_the_year_2100(expression: str, begin: tuple
 @pytest.mark.parametrize(
     ("expression", "zone", "begin", "wanted"),
     [
-        # Fixed times: one that is left out is run when the clocks have gone on, one that comes twice runs the first time.
+        # Fixed times: one that is left out runs when the clocks have gone on, one that comes twice the first time.
         ("30 2 * * *", "Europe/Berlin", (2027, 3, 27, 12), ["2027-03-28T03:00+02:00", "2027-03-29T02:30+02:00"]),
         ("0,30 2 * * *", "Europe/Berlin", (2027, 3, 27, 12), ["2027-03-28T03:00+02:00", "2027-03-29T02:00+02:00"]),
         ("30 2 * * *", "Europe/Berlin", (2026, 10, 24, 12), ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"]),

@@ -40,6 +40,7 @@ from plaita.testing.server import Server
 
 PAIRS = [("a", "a-b"), ("default", "租户"), ("x" * 200, "default"), ("ab", "a")]
 EXECUTION, FLOW, LETTER, KEY, EVENT = "execution", "flow", "letter", "start key", "event"
+SCHEDULE, YEARLY = "schedule", "0 0 1 1 *"
 STATES = ("pending", "running", "suspended", "completed", "error", "cancelled", "deleted")
 
 # -- what takes which id ------------------------------------------------------------------------------
@@ -51,7 +52,8 @@ NO_IDS = frozenset(
         "target", "reason", "force", "status", "limit", "resume_type", "data", "file", "allow_unknown_types",
         "requeue", "idle_minutes", "dry_run", "yes", "match_reason", "cause", "node", "since", "until",
         "everything", "unblock", "rate", "everybody", "number", "input", "ignored_keys", "key_prefix", "brief",
-        "socket", "instance", "instance_id", "event_type",
+        "socket", "instance", "instance_id", "event_type", "cron", "tz", "misfire", "label", "disabled",
+        "enabled", "count",
     }
 )  # fmt: skip
 
@@ -73,6 +75,15 @@ COMMANDS: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("event publish", "correlation_id"): (EXECUTION, ["event", "publish", "e", "--correlation-id", "{id}"]),
     ("event publish", "event_id"): (EVENT, ["event", "publish", "e", "--event-id", "{id}"]),
     ("dlq replay", "flow"): (FLOW, ["dlq", "replay", "--flow", "{id}"]),
+    ("schedule put", "schedule_id"): (SCHEDULE, ["schedule", "put", "{id}", "--flow", "own", "--cron", YEARLY]),
+    ("schedule put", "flow"): (FLOW, ["schedule", "put", "s", "--flow", "{id}", "--cron", YEARLY]),
+    ("schedule show", "schedule_id"): (SCHEDULE, ["schedule", "show", "{id}"]),
+    ("schedule rm", "schedule_id"): (SCHEDULE, ["schedule", "rm", "{id}"]),
+    ("schedule enable", "schedule_id"): (SCHEDULE, ["schedule", "enable", "{id}"]),
+    ("schedule disable", "schedule_id"): (SCHEDULE, ["schedule", "disable", "{id}"]),
+    ("schedule trigger", "schedule_id"): (SCHEDULE, ["schedule", "trigger", "{id}"]),
+    ("schedule history", "schedule_id"): (SCHEDULE, ["schedule", "history", "{id}"]),
+    ("schedule preview", "schedule_id"): (SCHEDULE, ["schedule", "preview", "{id}"]),
 }
 # Not the same answer, for the reason given; each has a test of its own below.
 OTHERWISE: dict[tuple[str, str], str] = {
@@ -88,7 +99,8 @@ MAKING = frozenset(
     {
         ("start", "execution_id"), ("start", "dedup_key"), ("flow put", "flow_id"), ("start_flow", "execution_id"),
         ("start_flow", "dedup_key"), ("save_execution_state", "execution_id"), ("put_flow_definition", "flow_id"),
-        ("event publish", "event_id"), ("publish", "event_id"),
+        ("event publish", "event_id"), ("publish", "event_id"), ("schedule put", "schedule_id"),
+        ("put_schedule", "schedule_id"),
     }
 )  # fmt: skip
 EVENT_TYPES = ("event", "timeout", "continue", "retry")
@@ -135,12 +147,13 @@ class Scene:
     a: str
     b: str
     ids: dict[str, str]
-    """state -> an execution of A's in it; ``flow``, ``letter``, ``key`` and ``event``: ids of A's of those kinds."""
+    """state -> an execution of A's in it; ``flow``, ``letter``, ``key``, ``event`` and ``schedule``: ids of A's of
+    those kinds."""
 
     def known(self, kind: str) -> list[str]:
         if kind == EXECUTION:
             return [self.ids[state] for state in STATES]
-        return [self.ids[{FLOW: "flow", LETTER: "letter", KEY: "key", EVENT: "event"}[kind]]]
+        return [self.ids["key" if kind == KEY else kind]]
 
     def missing(self, kind: str) -> str:
         """An id of the same form that nobody has."""
@@ -160,7 +173,7 @@ class Scene:
             if cursor == "0":
                 break
         if self.a == "default":  # its keys stand beside everybody's: only those with what was made for it
-            of_tenants = ("execution:", "flow:", "flow_list", "flow_versions:", "start-dedup:", "event:")
+            of_tenants = ("execution:", "flow:", "flow_list", "flow_versions:", "start-dedup:", "event:", "schedule")
             words = tuple(f"{keys.ns}:{word}" for word in of_tenants)
             names = {name for name in names if name.decode().startswith(words)}
         return {name.decode(): raw(self.world, "DUMP", name) for name in names}
@@ -191,6 +204,8 @@ def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) ->
             raw(world, "ZREM", keys.index("pending"), ids[state])
             raw(world, "ZADD", keys.index(state), 1, ids[state])
     client.start(ids["flow"], dedup_key=ids["key"])
+    ids["schedule"] = f"schedule{mark}"
+    client.put_schedule(ids["schedule"], ids["flow"], YEARLY, input={"secret": "of-a"})
     client.publish("e", {"secret": "of-a"}, event_id=ids["event"], correlation_id=ids["suspended"])
     client.perform(operations.remove_execution(keys, ids["deleted"], "gone", True, 3_600_000))
     payload = {"type": "start", "flow_id": ids["flow"], "tenant_id": a, "params": {"secret": "of-a"}}
@@ -331,6 +346,11 @@ CLIENT: dict[tuple[str, str], tuple[str, Method]] = {
     ("replay_dead_letters", "wanted"): (FLOW, lambda c, name: c.replay_dead_letters(Wanted(flow_id=name), _mine(c))),
     ("publish", "correlation_id"): (EXECUTION, lambda c, name: c.publish("e", correlation_id=name)),
     ("publish", "event_id"): (EVENT, lambda c, name: c.publish("e", event_id=name)),
+    ("put_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.put_schedule(name, "own", YEARLY)),
+    ("put_schedule", "flow_id"): (FLOW, lambda c, name: c.put_schedule("s", name, YEARLY)),
+    ("trigger_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.trigger_schedule(name)),
+    ("enable_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.enable_schedule(name)),
+    ("remove_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.remove_schedule(name)),
 }
 WORKER: dict[tuple[str, str], tuple[str, Method]] = {
     ("start_flow", "flow_id"): (FLOW, lambda w, name: w.start_flow(name)),
@@ -358,7 +378,7 @@ FLOWS: dict[tuple[str, str], tuple[str, Method]] = {
 NO_IDS_OF_METHODS = NO_IDS | frozenset(
     {
         "input", "config", "operation", "params", "resume_type", "wait", "wait_for_inflight", "token", "state",
-        "order_by", "offset", "definition", "manner", "values",
+        "order_by", "offset", "definition", "manner", "values", "name",
     }
 )  # fmt: skip
 
