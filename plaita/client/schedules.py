@@ -72,8 +72,9 @@ def put(
         due = None
         if enabled:
             due = plan.next_after(page.now)
-            if before is not None and old is not None and old.plan == plan and before.due and due is not None:
-                due = min(due, int(float(before.due)))
+            kept = _moment(before.due) if before is not None and old is not None and old.plan == plan else None
+            if due is not None and kept is not None:
+                due = min(due, kept)
         record = schedule.encoded()
         call = schedules.put(keys, wanted, record, due, before, flow_id=flow, version=schedule.version or "latest")
         try:
@@ -205,7 +206,7 @@ def preview(keys: Keys, schedule_id: str, count: int = 5) -> Operation[dict[str,
     """The next due times of a schedule, as ``preview_of`` has them; of a paused one those that it would have."""
     stored, now = yield from _stored(keys, schedule_id)
     old = _judged(stored, now)
-    first = int(float(stored.due)) if stored.due and old.enabled else None
+    first = _moment(stored.due) if stored.due and old.enabled else None
     return _previewed(old.cron, old.tz, count, now, first)
 
 

@@ -146,7 +146,8 @@ class ScheduleService:
                 self._host.count("schedules_failed")
                 self._host.tell("warning", "schedule.not_started", **named, due=due, why=outcome.reason)
             else:
-                self._host.count("schedules_fired", outcome.outcome == "ok")
+                if outcome.outcome == "ok":
+                    self._host.count("schedules_fired")
                 self._host.tell(
                     "info", "schedule.fired", **named, due=due, execution_id=outcome.execution_id, how=outcome.outcome
                 )

@@ -161,6 +161,20 @@ def test_E5_put_again_keeps_the_due_time_while_the_times_are_the_same(clocks: Cl
     assert clocks.show()["created_at"] == created
 
 
+@pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "0"])
+def test_43_whatever_due_time_stands_there_it_can_be_looked_at_and_put_anew(clocks: Clocks, score: str) -> None:
+    clocks.put()
+    clocks.world.raw("ZADD", clocks.keys.schedules_due, score, clocks.keys.schedule_member("s"))
+    clocks.show()
+    clocks.perform(asked.list_schedules(clocks.keys))
+    clocks.perform(asked.preview(clocks.keys, "s"))
+    clocks.perform(asked.trigger(clocks.keys, "s"))
+    clocks.put()
+    clocks.host.look()
+    assert clocks.now() < (clocks.due() or 0) <= clocks.now() + MINUTE
+    assert "schedule.brought_back" not in clocks.host.events()
+
+
 @pytest.mark.parametrize(
     ("named", "word"),
     [
@@ -170,6 +184,8 @@ def test_E5_put_again_keeps_the_due_time_while_the_times_are_the_same(clocks: Cl
         ({"misfire": "often"}, "misfire"),
         ({"params": {"x": "\ud800"}}, "input"),
         ({"params": "x" * 70_000}, "at most 65536"),
+        ({"params": {"x": float("nan")}}, "input"),
+        ({"params": 2**20000}, "input"),
         ({"name": "x" * 201}, "name"),
         ({"schedule_id": "a b"}, "schedule id"),
         ({"version": ""}, "version"),

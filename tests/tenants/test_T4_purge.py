@@ -62,6 +62,7 @@ def furnish(world: TenantsWorld, tenant: str) -> dict[str, str]:
         "awkward": client.start("f", execution_id="a:b/索引").execution_id,
         "word": client.start("f", execution_id="index").execution_id,
     }
+    client.put_schedule("s", "f", "0 0 1 1 *")
     send(world, "q", {"type": "start", "flow_id": "f", "tenant_id": tenant, "execution_id": "foreign"})
     nameless = send(world, "q", {"type": "start", "flow_id": "f", "tenant_id": tenant})
     half = jsontext.dumps({"type": "start", "flow_id": "f", "tenant_id": tenant, "execution_id": "half"})
@@ -100,6 +101,7 @@ def test_T4_everything_goes_tombstones_stay_and_neighbours_keep_all(world: Tenan
     assert answer["executions"] == 4
     assert answer["carriers"] == 8, "four of rows, foreign, nameless, half, later"
     assert left(world, "a") == []
+    assert raw(world, "ZCARD", world.keys.schedules_due) == 0
     for execution_id in ("pending-1", "a:b/索引", "index", "foreign", "half", "later"):
         stone = raw(world, "HGET", world.keys.tombstone(execution_id), "a")
         assert stone is not None, execution_id
