@@ -17,6 +17,7 @@ from plaita.flow.waiting import Service, Subscription
 from plaita.nodes.base import EventNode, completed
 from plaita.nodes.execution import Execution, copied
 
+SERVICE = "approval"
 MOST_APPROVERS = 1000
 MAX_NAME = 200
 MAX_CONFIG_BYTES = 256 * 1024
@@ -142,7 +143,7 @@ class ApprovalNode(EventNode):
     def _subscription(self, pending: Any, scope: Scope) -> Subscription:
         wanted = super()._subscription(pending, scope)
         config = pending["service_config"]
-        service = Service(self.node_type, config["approval_id"], copied(config))
+        service = Service(SERVICE, config["approval_id"], copied(config))  # also of a subclass under another name
         return Subscription(
             wanted.event_type,
             wanted.event_filter,

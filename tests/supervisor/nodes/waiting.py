@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from plaita import EventNode, Node
+from plaita.nodes.approval import ApprovalNode
 
 
 class Wait(EventNode):
@@ -63,3 +64,29 @@ class FailUntil(Node):
         if not os.path.exists(self.file):
             raise RuntimeError("not yet")
         return execution.attempt
+
+
+class Asks(ApprovalNode):
+    """An approval of a plug-in's own; a line for each of execute, on_event, on_timeout, on_cancel in ``file``."""
+
+    node_type = "t_asks"
+    file: str
+
+    def note(self, what: str) -> None:
+        with open(self.file, "a") as file:
+            file.write(f"{what}\n")
+
+    def execute(self, execution: Any) -> Any:
+        self.note("execute")
+        return super().execute(execution)
+
+    def on_event(self, execution: Any, event_data: Any) -> Any:
+        self.note("on_event")
+        return super().on_event(execution, event_data)
+
+    def on_timeout(self, execution: Any) -> Any:
+        self.note("on_timeout")
+        return super().on_timeout(execution)
+
+    def on_cancel(self, execution: Any) -> None:
+        self.note(f"on_cancel {execution.pending['status']}")
