@@ -83,7 +83,9 @@ class StepCallbacks:
 
     def _told_of(self, kind: Kind, outcome: Outcome) -> dict[str, Any]:
         if isinstance(outcome, Suspended):
-            return {"result": outcome.result, "subscription": outcome.subscription}
+            # What a service is told may hold a password, and callbacks write down what they see.
+            wanted = {name: value for name, value in outcome.subscription.items() if name != "service"}
+            return {"result": outcome.result, "subscription": wanted}
         if self._action == "cancelled" and (kind == "flow_end" or isinstance(outcome, Advanced)):
             return {"error": _cancelled(self._plan.node.id)}
         if isinstance(outcome, Failed):

@@ -11,6 +11,7 @@ from plaita.nodes.end import EndNode
 from plaita.nodes.event import EventWaitNode
 from plaita.nodes.if_node import IfNode
 from plaita.nodes.mock import MockNode
+from plaita.nodes.redis_queue import RedisQueueNode
 from plaita.nodes.start import StartNode
 from plaita.nodes.switch import SwitchNode
 
@@ -25,6 +26,7 @@ BUILT_IN: tuple[type[Node], ...] = (
     EventWaitNode,
     DelayNode,
     ApprovalNode,
+    RedisQueueNode,
 )
 
 PURE_NODES: frozenset[type[Node]] = frozenset(BUILT_IN)

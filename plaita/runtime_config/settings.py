@@ -20,6 +20,7 @@ from plaita.runtime_config.values import (
     ModuleName,
     Number,
     RepoName,
+    ServerPlace,
     Whole,
     as_duration_ms,
     as_log_level,
@@ -544,6 +545,15 @@ class SupervisorConfig(ConnectionConfig):
             inverted=True,
         ),
     ] = True
+    redis_node_targets: Annotated[
+        tuple[ServerPlace, ...],
+        BeforeValidator(as_name_list),
+        Setting(
+            ("PLAITA_REDIS_NODE_TARGETS",),
+            "servers whose queues redis_queue nodes may wait for; the same on all hosts with services; none by default",
+            "host:port or absolute paths of unix sockets, separated by commas",
+        ),
+    ] = ()
     quiet: Annotated[
         bool,
         Setting(

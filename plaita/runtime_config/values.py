@@ -109,6 +109,22 @@ def _absolute(value: str) -> str:
 
 Whole = Annotated[int, BeforeValidator(_not_a_bool)]
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_not_a_bool)]
+
+
+def _server_place(value: str) -> str:
+    """``host:port`` or the absolute path of a unix socket; of a host name case says nothing."""
+    if value.startswith("/"):
+        return value
+    host, colon, port = value.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not bare or (":" in bare and bare == host) or "*" in bare or "@" in bare or "/" in bare:
+        raise ValueError("no host:port, such as queues.example:6379 or [::1]:6379, and no absolute path")
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= 65535):
+        raise ValueError("the port is no number from 1 to 65535")
+    return f"{host.lower()}:{int(port)}"
+
+
+ServerPlace = Annotated[str, AfterValidator(_server_place)]
 Identity = Annotated[str, AfterValidator(check_identity)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 ModuleName = Annotated[str, AfterValidator(_module_name)]

@@ -16,10 +16,11 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 class ServiceHost(Protocol):
-    """``consumer`` names this host in consumer groups."""
+    """``consumer`` names this host in consumer groups. ``redis_targets``: the servers that queues may be read from."""
 
     keys: Keys
     consumer: str
+    redis_targets: tuple[str, ...]
 
     async def run(self, call: Call[T]) -> Answer[T]:
         """Send a call."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from plaita.policy.backoff import backoff_s
+from plaita.services.bridges import QueueBridges
 from plaita.services.events import EventFeed
 from plaita.services.host import ServiceHost
 from plaita.services.schedules import ScheduleService
@@ -30,7 +31,11 @@ class ServiceManager:
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
-        self._classes: dict[str, ServiceClass] = {"events": EventFeed, "schedules": ScheduleService}
+        self._classes: dict[str, ServiceClass] = {
+            "events": EventFeed,
+            "schedules": ScheduleService,
+            "redis_queue": QueueBridges,
+        }
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def register_service_class(self, service_type: str, service: ServiceClass) -> None:

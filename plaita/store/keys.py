@@ -177,9 +177,23 @@ class Keys:
         """A hash: task id -> execution id."""
         return f"{self.ns}:service:{task_type}:of"
 
+    def tasks_of_all(self, task_type: str) -> str:
+        """A sorted set: ``<tenant>:<task id>`` of all tenants, by the time it was asked; a tenant has no ``:``."""
+        return f"{self.queue}:service:{task_type}:tasks"
+
     def task_places(self, task_type: str, task_id: str) -> list[str]:
         """What ``lib/subscriptions.lua`` keeps of a service's task."""
-        return [self.tasks(task_type), self.task_of(task_type), task_id]
+        member = f"{self.tenant or DEFAULT_TENANT}:{task_id}"
+        return [self.tasks(task_type), self.task_of(task_type), self.tasks_of_all(task_type), member, task_id]
+
+    @property
+    def bridges(self) -> str:
+        """A hash: digest of a wait -> what a host has begun to do for it on another server (DECISIONS 41)."""
+        return f"{self.queue}:bridges"
+
+    def bridge_lock(self, digest: str) -> str:
+        """Who reads a queue for a wait."""
+        return f"{self.queue}:bridges:lock:{digest}"
 
     @property
     def event_log(self) -> str:

@@ -26,6 +26,7 @@ class Lent:
     consumer: str
     runner: AsyncRunner
     stats: Stats
+    redis_targets: tuple[str, ...] = ()
 
     async def run(self, call: Call[T]) -> Answer[T]:
         return await self.runner.run(call)

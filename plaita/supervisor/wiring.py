@@ -189,4 +189,6 @@ def build_way(
 
 def services_of(config: SupervisorConfig, keys: Keys, runner: AsyncRunner, stats: Stats) -> ServiceManager | None:
     """The services that run along with this host; None with ``--no-services``."""
-    return ServiceManager(Lent(keys, config.consumer_name, runner, stats)) if config.services else None
+    if not config.services:
+        return None
+    return ServiceManager(Lent(keys, config.consumer_name, runner, stats, config.redis_node_targets))

@@ -32,6 +32,7 @@ RIGHT: dict[str, set[str]] = {
     "disk_guard_path": set(),
     "preload": {"", " ", "a b", "a\nb", "none", "yes", "nan", "inf", "x" * 5000},
     "deny_repos": WORDS | {"", " ", "a b", "x" * 5000},
+    "redis_node_targets": {"", " "},
     "executor_user": {""},
     "default_node_timeout_ms": {"", " ", "0"},
     "task_max_age_seconds": {"0"},

@@ -82,6 +82,13 @@ def test_C1_what_follows_from_other_values() -> None:
         ("PLAITA_PRELOAD", "preload", "a,b", ("a", "b")),
         ("PLAITA_WORKER_DENY_REPOS", "deny_repos", "app, /srv/my work/,, x.git", ("app", "my work", "x.git")),
         ("PLAITA_WORKER_DENY_REPOS", "deny_repos", "", ()),
+        (
+            "PLAITA_REDIS_NODE_TARGETS",
+            "redis_node_targets",
+            "Q.example:6379, /run/v.sock",
+            ("q.example:6379", "/run/v.sock"),
+        ),
+        ("PLAITA_REDIS_NODE_TARGETS", "redis_node_targets", "[::1]:07", ("[::1]:7",)),
         ("PLAITA_NO_REGISTRY", "registry", "1", False),
         ("PLAITA_NO_REGISTRY", "registry", "0", True),
         ("PLAITA_NO_SERVICES", "services", "1", False),

@@ -33,6 +33,7 @@ def test_the_built_in_types(registry: NodeRegistry) -> None:
         "event",
         "if",
         "mock",
+        "redis_queue",
         "start",
         "switch",
     ]

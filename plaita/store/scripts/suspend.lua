@@ -96,8 +96,9 @@ else
     set('wait_log', redis.call('GET', KEYS[15]) or '')
   end
   if #task > 0 then
-    redis.call('ZADD', task[1], text(now), task[3])
-    redis.call('HSET', task[2], task[3], ARGV[6])
+    redis.call('ZADD', task[1], text(now), task[5])
+    redis.call('HSET', task[2], task[5], ARGV[6])
+    redis.call('ZADD', task[3], text(now), task[4])
     set('wait_task', table.concat(task, '\n'))
   end
 end

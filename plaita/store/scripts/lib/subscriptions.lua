@@ -1,6 +1,7 @@
 -- A wait in the index of subscriptions (DECISIONS 28). The row's `wait_index` names all places it stands in, a line each:
 -- execution id, hash of key sets, key set, set of who uses that key set, sets of the index. `wait_task`, of a service's
--- task, likewise: sorted set, hash, task id. Sets of ids, so that doing it twice changes nothing and nothing is counted.
+-- task, likewise: sorted set, hash, sorted set of all tenants, member there, task id. Sets of ids, so that doing it twice
+-- changes nothing and nothing is counted.
 local function lines_of(joined)
   local lines = {}
   for line in string.gmatch(joined or '', '[^\n]+') do
@@ -34,9 +35,12 @@ local function unsubscribe(row)
     redis.call('HDEL', places[2], places[3])
   end
   local task = lines_of(found[2])
-  if #task == 3 then
-    redis.call('ZREM', task[1], task[3])
-    redis.call('HDEL', task[2], task[3])
+  if #task >= 3 then
+    redis.call('ZREM', task[1], task[#task])
+    redis.call('HDEL', task[2], task[#task])
+  end
+  if #task == 5 then
+    redis.call('ZREM', task[3], task[4])
   end
   if #places + #task > 0 then
     redis.call('HDEL', row, 'wait_index', 'wait_task')

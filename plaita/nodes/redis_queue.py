@@ -1,0 +1,153 @@
+"""``redis_queue``: waits for a message of a Redis list, stream or channel (FLOW-FORMAT 2.3, DECISIONS 41). Who reads
+it is the service ``redis_queue``; the node says which queue it is, and what a message means."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from plaita.errors import NodeOutputError, ResumeError
+from plaita.flow.durations import LONGEST_MS
+from plaita.flow.expressions import Scope
+from plaita.flow.model import Preparation
+from plaita.flow.nearest import shown, type_name
+from plaita.flow.waiting import Service, Subscription, earlier
+from plaita.nodes.base import EventNode, completed
+from plaita.nodes.execution import Execution, copied
+
+MASKED = "***"
+MOST_MESSAGES = 1000
+MOST_CHARACTERS = 1024
+_EVALUATED = (
+    "redis_host",
+    "redis_port",
+    "redis_db",
+    "redis_password",
+    "queue_name",
+    "timeout_seconds",
+    "batch_size",
+)
+
+
+class RedisQueueNode(EventNode):
+    """Waits for a message of ``queue_name`` at ``redis_host``:``redis_port`` (an absolute path: a unix socket), which
+    the platform must allow. ``queue_type``: of a ``list`` one execution gets each message, the oldest first; a
+    ``stream`` is read from the wait's beginning on, and loses nothing by it; a ``pubsub`` channel is heard while it is
+    listened to. ``message_format``: ``json`` messages are read, ``text`` and ``raw`` (base64) are taken as they are.
+
+    The result has ``message`` and ``raw_message`` in ``event_data``; with a ``batch_size`` above 1 both are lists. The
+    password stands in no result.
+    """
+
+    node_type: ClassVar[str] = "redis_queue"
+    node_name: ClassVar[str] = "Redis queue"
+
+    event_type: str | None = "redis_message"
+    redis_host: Any = "localhost"
+    redis_port: Any = 6379
+    redis_db: Any = 0
+    redis_password: Any = Field(default=None, repr=False)
+    queue_name: Any
+    queue_type: Literal["list", "stream", "pubsub"] = "list"
+    timeout_seconds: Any = 0
+    batch_size: Any = 1
+    message_format: Literal["json", "text", "raw"] = "json"
+
+    def prepare(self, preparation: Preparation) -> None:
+        """Compile what may be an expression; plain numbers are judged at once."""
+        super().prepare(preparation)
+        for name in _EVALUATED:
+            raw = getattr(self, name)
+            self._compiled[id(raw)] = (raw, preparation.value(raw, name))
+        for name, low, high in (("redis_port", 1, 65535), ("redis_db", 0, 1_000_000), ("batch_size", 1, MOST_MESSAGES)):
+            raw = getattr(self, name)
+            if not isinstance(raw, str) and not _is_whole(raw, low, high):
+                preparation.problem(name, f"{shown(raw)} is no whole number from {low} to {high}")
+
+    def execute(self, execution: Execution) -> Any:
+        """Begin the wait."""
+        scope = execution.scope
+        pending = super().execute(execution)
+        pending["event_type"] = "redis_message"
+        pending["node_subtype"] = self.node_type
+        pending["service_config"] = {
+            "type": self.node_type,
+            "node_id": execution.node_id,
+            "execution_id": execution.execution_id,
+            "flow_id": execution.flow_id,
+            "event_type": pending["event_type"],
+            "event_filter": pending["event_filter"],
+            "task_id": f"redis_queue_{execution.node_id}_{execution.idempotency_key[:12]}",
+            "redis_config": {
+                "host": self._text("redis_host", scope),
+                "port": self._whole("redis_port", scope, 1, 65535),
+                "db": self._whole("redis_db", scope, 0, 1_000_000),
+                "password": MASKED if self._password(scope) else None,
+            },
+            "queue_config": {
+                "name": self._text("queue_name", scope),
+                "type": self.queue_type,
+                "message_format": self.message_format,
+            },
+            "listen_config": {
+                "timeout_seconds": self._seconds(scope),
+                "batch_size": self._whole("batch_size", scope, 1, MOST_MESSAGES),
+            },
+        }
+        return pending
+
+    def on_event(self, execution: Execution, event_data: Any) -> Any:
+        """The message. Raises ResumeError for one that cannot be read, and for a queue that nobody may read."""
+        result = completed(execution.pending, event_data)
+        data = result["event_data"]
+        if not isinstance(data, dict) or data.get("trigger_type") != "redis_message":
+            said = data.get("error_message") if isinstance(data, dict) else None
+            raise ResumeError(str(said or f"{shown(data)} is no message of a queue"), node=execution.node_id)
+        return result
+
+    def _subscription(self, pending: Any, scope: Scope) -> Subscription:
+        wanted = super()._subscription(pending, scope)
+        config = copied(pending["service_config"])
+        config["redis_config"]["password"] = self._password(scope)
+        seconds = config["listen_config"]["timeout_seconds"]
+        return Subscription(
+            wanted.event_type,
+            wanted.event_filter,
+            wanted.correlation_id,
+            earlier(int(seconds * 1000) or None, wanted.timeout_ms),
+            wanted.warnings,
+            Service(self.node_type, config.pop("task_id"), config),
+        )
+
+    def _text(self, field: str, scope: Scope) -> str:
+        value = self._evaluated(getattr(self, field), scope)
+        if not isinstance(value, str) or not 0 < len(value) <= MOST_CHARACTERS:
+            raise NodeOutputError(f"{field} gives {shown(value)}: 1 to {MOST_CHARACTERS} characters are wanted")
+        return value
+
+    def _whole(self, field: str, scope: Scope, low: int, high: int) -> int:
+        value = self._evaluated(getattr(self, field), scope)
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+            value = int(value)
+        if not _is_whole(value, low, high):
+            raise NodeOutputError(f"{field} gives {shown(value)}: a whole number from {low} to {high} is wanted")
+        return int(value)
+
+    def _seconds(self, scope: Scope) -> float:
+        value = self._evaluated(self.timeout_seconds, scope)
+        value = 0 if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_MS / 1000:
+            raise NodeOutputError(f"timeout_seconds gives {shown(value)}: a number of seconds, or 0, is wanted")
+        return value
+
+    def _password(self, scope: Scope) -> str | None:
+        """What it is stands in no message: it is a secret, or meant to be one."""
+        value = self._evaluated(self.redis_password, scope)
+        if value is not None and not isinstance(value, str):
+            raise NodeOutputError(f"redis_password gives {type_name(value)}; a text is wanted")
+        return value or None
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,203 @@
+"""What a bridge between an execution that waits and a queue on another server keeps in plaita's own (DECISIONS 41).
+
+A wait is read for by one host at a time (a lock with a short life). Before a host takes the first message it leaves a
+record of the wait; the wake says in the same call what becomes of the messages; and the record goes when that is done
+on the queue's server (``store.queues``). So a host may die between any two of these: another one finds the record, and
+does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plaita import ids, jsontext
+from plaita.store.call import Argument, Call, script, text
+from plaita.store.keys import DEFAULT_TENANT, Keys
+
+LOCK_MS = 15_000
+PAGE = 100
+_FIELDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One wait of one execution. ``digest`` names it, ``since`` is epoch ms as text. ``config``: the JSON text of the
+    node's configuration, with its password. ``position``: where a stream is read from, '' before that is known."""
+
+    digest: str
+    tenant: str
+    task_id: str
+    execution_id: str
+    wait: str
+    since: str
+    config: bytes = field(repr=False)
+    flow_id: str
+    node_id: str
+    position: str = ""
+
+    def record(self, position: str) -> bytes:
+        """As it stands in the hash: four lines that Lua reads, and the rest as JSON text."""
+        head = "\n".join((self.tenant, self.execution_id, self.wait, self.since))
+        rest = [self.task_id, self.config.decode(), self.flow_id, self.node_id, position]
+        return head.encode() + b"\n" + jsontext.dumps(rest)
+
+    @classmethod
+    def of_record(cls, digest: str, record: bytes) -> Wait:
+        """What ``record`` gave."""
+        tenant, execution_id, wait, since, rest = record.split(b"\n", 4)
+        task_id, config, flow_id, node_id, position = jsontext.loads(rest)
+        head = (text(tenant), task_id, text(execution_id), text(wait), text(since))
+        return cls(digest, *head, config.encode(), flow_id, node_id, position)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A page. ``count``: tasks on it, whoever's; ``held``: digests of those that this host had; ``taken``: those it has
+    now, and whether a host had begun with it before. ``now``: server time, epoch ms."""
+
+    count: int
+    now: int
+    held: list[str]
+    taken: list[tuple[Wait, bool]]
+
+
+def take(keys: Keys, task_type: str, holder: str, first: int, room: int, lock_ms: int = LOCK_MS) -> Call[Taken]:
+    """Renew what this host holds on a page of all tenants' tasks, and take at most ``room`` that nobody holds."""
+
+    def parse(reply: Sequence[Any]) -> Taken:
+        flat = reply[3]
+        taken = []
+        for at in range(0, len(flat), _FIELDS):
+            digest, begun, tenant, task, execution, wait, since, config, flow_id, node_id = flat[at : at + _FIELDS]
+            names = (text(digest), text(tenant), text(task), text(execution), text(wait), text(since))
+            taken.append((Wait(*names, config, text(flow_id), text(node_id)), int(begun) == 1))
+        return Taken(int(reply[0]), int(reply[1]), [text(digest) for digest in reply[2]], taken)
+
+    return Call(
+        "bridges.take",
+        script("bridge_take"),
+        (keys.tasks_of_all(task_type), keys.bridges),
+        (keys.prefix, task_type, first, PAGE, keys.bridge_lock(""), holder, lock_ms, room),
+        "events",
+        True,
+        parse,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """``ended``: ``used`` or ``bad``, what the wake said of the messages; '' where none ended the wait. ``cursor`` "0":
+    the last page."""
+
+    cursor: str
+    now: int
+    waits: list[tuple[Wait, str]]
+
+
+def left(keys: Keys, holder: str, cursor: str = "0", lock_ms: int = LOCK_MS) -> Call[Left]:
+    """Waits that are over, with something left to do on the queue's server, which this host holds or now takes."""
+
+    def parse(reply: Sequence[Any]) -> Left:
+        flat = reply[2]
+        waits = [(Wait.of_record(text(flat[at]), flat[at + 1]), text(flat[at + 2])) for at in range(0, len(flat), 3)]
+        return Left(text(reply[0]), int(reply[1]), waits)
+
+    return Call(
+        "bridges.left",
+        script("bridge_left"),
+        (keys.bridges,),
+        (keys.prefix, cursor, PAGE, keys.bridge_lock(""), holder, lock_ms),
+        "events",
+        True,
+        parse,
+    )
+
+
+def begin(keys: Keys, wait: Wait, position: str) -> Call[Wait]:
+    """Leave a record of the wait; the one that stands, an earlier host's where there was one."""
+    return Call(
+        "bridges.begin",
+        script("bridge_begin"),
+        (keys.bridges,),
+        (wait.digest, wait.record(position)),
+        "events",
+        True,
+        lambda reply: Wait.of_record(wait.digest, reply[0]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """``becomes``: of the messages: ``used`` or ``bad``. ``data``: as ``events.told`` makes it. ``fields``: of the
+    carrier. ``nonce`` makes a resend recognisable."""
+
+    wait: Wait
+    becomes: str
+    data: bytes
+    event_id: str
+    fields: Sequence[tuple[str, bytes | str]]
+    nonce: str = field(default_factory=ids.new_nonce)
+
+
+def wake(keys: Keys, ending: Ending) -> Call[bool]:
+    """End the wait; False where it was over."""
+    wait = ending.wait
+    own = keys.for_tenant(wait.tenant)
+    carrier: list[Argument] = [word for pair in ending.fields for word in pair]
+    return Call(
+        "bridges.wake",
+        script("bridge_wake"),
+        (
+            own.row(wait.execution_id),
+            own.tombstone(wait.execution_id),
+            own.wake,
+            own.delayed,
+            own.delayed_body,
+            own.bridges,
+        ),
+        (
+            wait.tenant or DEFAULT_TENANT,
+            wait.execution_id,
+            own.ns,
+            wait.wait,
+            wait.since,
+            wait.digest,
+            ending.becomes,
+            ending.data,
+            ending.event_id,
+            ending.nonce,
+            *carrier,
+        ),
+        "events",
+        True,
+        lambda reply: reply[0] == 1,
+    )
+
+
+def done(keys: Keys, digest: str, holder: str) -> Call[bool]:
+    """Nothing is left to do for the wait."""
+    names = (keys.bridges, keys.bridge_lock(digest))
+    return Call("bridges.done", script("bridge_done"), names, (digest, holder), "events", True, lambda reply: True)
+
+
+def release(keys: Keys, digests: Sequence[str], holder: str) -> Call[int]:
+    """Others may take these waits at once; how many were this host's."""
+    names = [keys.bridge_lock(digest) for digest in digests]
+    return Call(
+        "bridges.release", script("bridge_release"), names, (holder,), "events", True, lambda reply: int(reply[0])
+    )
+
+
+def server_run(lane: Any = "events") -> Call[str]:
+    """What no two servers that run have in common: to know one again by whatever name it was reached."""
+
+    def parse(reply: bytes) -> str:
+        for line in text(reply).splitlines():
+            name, _, value = line.partition(":")
+            if name == "run_id" and value:
+                return value
+        raise ValueError("no run_id")
+
+    return Call("bridges.server_run", None, (), ("INFO", "server"), lane, True, parse)
