@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 BLOCK_MS = 1000
 RECLAIM_EVERY_S = 5.0
-RECLAIM_IDLE_MS = 15_000  # a host that fans out for longer shares the rest with another, which does no harm
+RECLAIM_IDLE_MS = 15_000  # at most: a host that fans out for longer shares the rest with another, which does no harm
 TRIM_EVERY_S = 60.0
 LOG_KEPT_MS = 3_600_000  # of what everybody has done with: for who looks back
 LOG_LONG = 100_000  # entries; a log that is longer keeps only
@@ -87,6 +87,7 @@ class EventFeed:
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
         self._keys = host.keys
+        self._idle_ms = min(RECLAIM_IDLE_MS, host.min_idle_ms)
         self._failures = 0
         self._under_way: dict[str, asyncio.Task[None]] = {}  # by log id
         self._last_of: dict[_Row, asyncio.Task[None]] = {}  # whom the next of its type and correlation waits for
@@ -103,10 +104,12 @@ class EventFeed:
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
         reclaim_at = trim_at = loop.time()
+        await self._resume()
         while True:
             now = loop.time()
             if now >= reclaim_at:
-                reclaim_at = now + RECLAIM_EVERY_S * (0.8 + random.random() * 0.4)
+                every_s = min(RECLAIM_EVERY_S, max(0.25, self._idle_ms / 1000))
+                reclaim_at = now + every_s * (0.8 + random.random() * 0.4)
                 await self._reclaim()
             if now >= trim_at:
                 trim_at = now + TRIM_EVERY_S * (0.8 + random.random() * 0.4)
@@ -117,10 +120,22 @@ class EventFeed:
             for entry in entries or ():
                 self._begin(entry)
 
+    async def _resume(self) -> None:
+        """What we were at in our last life is nobody's: it need not be waited for."""
+        after = "0"
+        while True:
+            call = events.read_own(self._keys, self._host.consumer, after, await self._room())
+            entries = await self._answered(await self._host.run(call))
+            if not entries:
+                return
+            for entry in entries:
+                self._begin(entry)
+            after = entries[-1].log_id
+
     async def _reclaim(self) -> None:
         cursor = "0-0"
         while True:
-            call = events.reclaim(self._keys, self._host.consumer, RECLAIM_IDLE_MS, cursor, await self._room())
+            call = events.reclaim(self._keys, self._host.consumer, self._idle_ms, cursor, await self._room())
             page: Reclaimed | None = await self._answered(await self._host.run(call))
             if page is None:
                 return

@@ -16,10 +16,13 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 class ServiceHost(Protocol):
-    """``consumer`` names this host in consumer groups. ``redis_targets``: the servers that queues may be read from."""
+    """``consumer`` names this host in consumer groups, and no other that lives. ``min_idle_ms``: what another host has
+    had for so long without being done with it may be taken from it. ``redis_targets``: the servers that queues may be
+    read from."""
 
     keys: Keys
     consumer: str
+    min_idle_ms: int
     redis_targets: tuple[str, ...]
 
     async def run(self, call: Call[T]) -> Answer[T]:

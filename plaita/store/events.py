@@ -110,6 +110,18 @@ def read_log(keys: Keys, consumer: str, block_ms: int, count: int = 16) -> Call[
     return Call("events.read_log", None, (keys.event_log,), words, "events", False, parse, block, refusals)
 
 
+def read_own(keys: Keys, consumer: str, after: str, count: int = 16) -> Call[list[Logged]]:
+    """What this consumer has read and not done with, newer than an entry ("0": from the first on): what its host was
+    at in its last life. Refused: ``no_group``."""
+
+    def parse(reply: Sequence[Any] | None) -> list[Logged]:
+        return [Logged(text(log_id), dict(pairs(flat or ()))) for _, found in reply or () for log_id, flat in found]
+
+    words = ("XREADGROUP", "GROUP", keys.group, consumer, "COUNT", count, "STREAMS", keys.event_log, after)
+    refusals = {"NOGROUP": "no_group"}
+    return Call("events.read_own", None, (keys.event_log,), words, "events", True, parse, refusals=refusals)
+
+
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
     """``cursor`` "0-0": nothing is left to look at."""

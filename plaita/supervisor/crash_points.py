@@ -19,6 +19,7 @@ from plaita.errors import ConfigError
 from plaita.store.call import Answer, Call, Value
 from plaita.store.carriers import Entry, Taken
 from plaita.store.delayed import Promoted
+from plaita.store.events import Logged
 from plaita.store.runner_async import AsyncRunner
 from plaita.store.tenants import Released
 from plaita.supervisor import logs
@@ -57,6 +58,11 @@ class Point(StrEnum):
     DEAD_LETTERED = "bury.answered"
     PARK_SENT = "park.sent"  # over its tenant's quota
     PARKED = "park.answered"
+    EVENTS_READ = "events"  # of the event log, given to us
+    WAITERS_FOUND = "waiters.answered"
+    WAKE_MANY_SENT = "wake_many.sent"
+    WOKEN = "wake_many.answered"
+    EVENT_DONE_SENT = "event_done.sent"
     UNPARKED = "unparked"  # parked carriers were brought back into their streams
 
 
@@ -133,6 +139,8 @@ def _brought(value: Any) -> Point | None:
         return Point.TAKEN
     if isinstance(value, list) and value and isinstance(value[0], Entry):
         return Point.TAKEN
+    if isinstance(value, list) and value and isinstance(value[0], Logged):
+        return Point.EVENTS_READ
     if isinstance(value, Promoted) and value.moved:
         return Point.PROMOTED
     if isinstance(value, Released) and value.moved:

@@ -24,6 +24,7 @@ class Lent:
 
     keys: Keys
     consumer: str
+    min_idle_ms: int
     runner: AsyncRunner
     stats: Stats
     redis_targets: tuple[str, ...] = ()

@@ -191,4 +191,5 @@ def services_of(config: SupervisorConfig, keys: Keys, runner: AsyncRunner, stats
     """The services that run along with this host; None with ``--no-services``."""
     if not config.services:
         return None
-    return ServiceManager(Lent(keys, config.consumer_name, runner, stats, config.redis_node_targets))
+    lent = Lent(keys, config.consumer_name, config.claim_min_idle_ms, runner, stats, config.redis_node_targets)
+    return ServiceManager(lent)

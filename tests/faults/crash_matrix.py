@@ -33,6 +33,13 @@ RUNNING = (Point.STEP_SENT, IN_STEP, Point.STEP_ANSWERED)
 STEPPING = (*RUNNING, Point.COMMIT_SENT, Point.COMMITTED)
 POSTPONING = (Point.FAILURE_COUNTED, Point.POSTPONE_SENT, Point.POSTPONED, Point.PROMOTED)
 ENDING = (Point.FINISH_READY, Point.FINISH_SENT, Point.FINISHED)
+PUBLISHED = (
+    Point.EVENTS_READ,
+    Point.WAITERS_FOUND,
+    Point.WAKE_MANY_SENT,
+    Point.WOKEN,
+    Point.EVENT_DONE_SENT,
+)
 WHOLE_WAY = (*BEGINNING, *STEPPING, *DYING, *LEAVING, *ENDING)
 
 # start -> a -> b -> end; the crash is at b, or at w in its place, so that something was committed before.
@@ -94,6 +101,16 @@ CASES = {
             way=("a", "w.execute", "w.on_event"),
             at="w.on_event",
             lost=_in_flight("w.on_event"),
+            before="suspended",
+        ),
+        Case(
+            "published",
+            PUBLISHED,
+            "completed",
+            5,
+            way=("a", "w.execute", "w.on_event"),
+            at="w.on_event",
+            lost={Point.EVENT_DONE_SENT: "w.on_event"},
             before="suspended",
         ),
         Case(

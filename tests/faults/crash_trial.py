@@ -106,6 +106,8 @@ class Trial:
         at_crash, committed = self.runs(), self._committed(execution)
         second = self.world.supervisor(instance="one" if self.cell.peer == "same" else "two", **self.flags)
         second.wait_serving()
+        if self.case.name == "published":
+            self._await_status(execution, self.case.status)
         if self.case.name == "wait":
             self._await_status(execution, "suspended")
             self._wake(execution)
@@ -147,6 +149,8 @@ class Trial:
                 world.client.cancel(execution)
             case "event" | "event fails":
                 self._wake(execution)
+            case "published":
+                world.client.publish("go", EVENT, correlation_id=execution)
             case "timeout":
                 [timer] = world.do(raw("ZRANGE", keys.delayed, 0, -1))
                 world.do(raw("ZADD", keys.delayed, "XX", 0, timer))
@@ -244,7 +248,8 @@ class Trial:
         once = min(self.case.fails + 1, self.case.max_deliveries) if entry == self.case.at else 1
         if self.case.lost.get(self.cell.point) != entry:
             return (once,)
-        if self.cell.point == Point.STEP_SENT:  # the process may have died before its node wrote its line
+        # The process may have died before its node wrote its line; the carrier may have come to run by then.
+        if self.cell.point in (Point.STEP_SENT, Point.EVENT_DONE_SENT):
             return (once, once + 1)
         return (once + 1,)
 

@@ -20,11 +20,14 @@ T = TypeVar("T")
 @dataclass
 class Host:
     """A ``ServiceHost`` that counts. ``dies_at``: the number of the work call at which it is dead; with ``sent`` the
-    call was carried out all the same, and nobody saw the answer. ``spoils``: answers to give instead, by call name."""
+    call was carried out all the same, and nobody saw the answer. ``freezes_at``: likewise, but it goes on
+    once it is ``thawed``. ``spoils``: answers to give instead, by call name."""
 
     keys: Keys
     runner: AsyncRunner
     consumer: str = "host1"
+    min_idle_ms: int = 1
+    redis_targets: tuple[str, ...] = ()
     dies_at: int = 0
     sent: bool = False
     spoils: dict[str, Callable[[Call[Any]], Any]] = field(default_factory=dict)
@@ -33,14 +36,19 @@ class Host:
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     work: list[str] = field(default_factory=list)
     dead: asyncio.Event = field(default_factory=asyncio.Event)
+    thawed: asyncio.Event = field(default_factory=asyncio.Event)
+    freezes_at: int = 0
 
     async def run(self, call: Call[T]) -> Answer[T]:
         name = call.name.rpartition(".")[2]
         if self.dead.is_set():
-            await asyncio.Event().wait()
+            await self.thawed.wait()
         self.calls[name] += 1
-        if name not in ("read_log", "reclaim", "trim", "make_group"):
+        if name not in ("read_log", "read_own", "reclaim", "trim", "make_group"):
             self.work.append(name)
+            if len(self.work) == self.freezes_at:
+                self.dead.set()
+                await self.thawed.wait()
             if len(self.work) == self.dies_at:
                 if self.sent:
                     await self.runner.run(call)

@@ -49,7 +49,6 @@ async def all_done(world: Any, host: Any, read: int) -> None:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead host left is taken up at once, so that nothing but that is waited for."""
-    monkeypatch.setattr(feed, "RECLAIM_IDLE_MS", 1)
     monkeypatch.setattr(feed, "RECLAIM_EVERY_S", 0.05)
     monkeypatch.setattr(feed, "BLOCK_MS", 20)
 
@@ -208,6 +207,44 @@ def test_a_host_that_dies_anywhere_leaves_the_rest_to_another(world, feeds, dies
     assert woken(world) == sorted([*names, "filtered"])
     assert index_keys(world) == []
     assert {world.row(name)["wake_id"] for name in (*names, "filtered")} == {b"x"}
+
+
+@pytest.mark.parametrize("freezes_at", range(1, CALLS + 1))
+def test_a_host_that_was_frozen_anywhere_wakes_nobody_again(world, feeds, freezes_at: int) -> None:
+    names = [f"e{number}" for number in range(130)]
+    for name in names:
+        waiting(world, name)
+    waiting(world, "filtered", accepts={"a": 1}, timeout_ms=60_000)
+    publish(world, data={"a": 1}, correlation=None, event_id="x")
+
+    async def test(host: Any) -> None:
+        one = host(freezes_at=freezes_at)
+        await asyncio.wait_for(one.dead.wait(), 20)
+        host(consumer="host2")
+        await until(lambda: undone(world) == 0, "the end")
+        one.thawed.set()
+        await until(lambda: "event_done" in one.work, "the late host")
+        publish(world, "more")
+        await until(lambda: undone(world) == 0, "one more event")
+
+    feeds.run(test)
+    assert woken(world) == sorted([*names, "filtered"])
+
+
+def test_what_a_host_was_at_is_taken_up_at_once_in_its_next_life(world, feeds) -> None:
+    for number in range(40):
+        waiting(world, f"e{number}")
+        publish(world, correlation=f"e{number}")
+
+    async def test(host: Any) -> None:
+        one = host(dies_at=20, min_idle_ms=600_000)
+        await asyncio.wait_for(one.dead.wait(), 20)
+        assert undone(world) > 30
+        host(min_idle_ms=600_000)
+        await until(lambda: undone(world) == 0, "the end")
+
+    feeds.run(test)
+    assert len(woken(world)) == len(set(woken(world))) == 40
 
 
 @pytest.mark.parametrize("lost", ["group", "log", "everything"])
