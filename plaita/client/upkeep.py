@@ -8,8 +8,9 @@ from plaita import jsontext
 from plaita.client.operations import Operation, ask
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
-from plaita.policy.carrier import Carrier, named_execution, read_carrier, resume_payload
-from plaita.store import tenants, upkeep
+from plaita.policy.carrier import TASK_SCHEMA_VERSION, Carrier, named_execution, read_carrier, resume_payload
+from plaita.policy.copies import wake_carrier_of
+from plaita.store import tenants, upkeep, waits_again
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 from plaita.store.upkeep import Idle, NamedCarrier, Stale
 
@@ -24,14 +25,15 @@ def reindex(
 ) -> Operation[dict[str, Any]]:
     """Rebuild the tenant's indexes from its rows, all of them (ledger D4).
 
-    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "deleted", "idle", "requeued", "executions"}``:
-    rows there are; that stood in no index; that stood under a wrong status; members without a row, taken out; rows
-    whose end was put right; rows of deleted executions, which a backup brought back and which count as none (ledger
-    D2); executions that should move, that nobody runs and that no carrier of this queue is for (None: not looked for).
+    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "deleted", "waits", "idle", "requeued",
+    "executions"}``: rows there are; that stood in no index; that stood under a wrong status; members without a row,
+    taken out; rows whose end was put right; rows of deleted executions, which a backup brought back and which count as
+    none (ledger D2); waits that events did not find any more, or whose task or timer was lost, put back; executions
+    that should move, that nobody runs and that no carrier of this queue is for (None: not looked for).
     With ``requeue`` those get a carrier each, and ``executions`` names them.
     """
     check_tenant(keys.tenant)
-    counts = dict.fromkeys(("rows", "indexed", "moved", "dropped", "ending", "deleted"), 0)
+    counts = dict.fromkeys(("rows", "indexed", "moved", "dropped", "ending", "deleted", "waits"), 0)
     idle: dict[str, Idle] = {}
     cursor, seen = "0", set[str]()
     while True:
@@ -45,6 +47,7 @@ def reindex(
             counts["moved"] += done.moved
             counts["ending"] += done.ending
             counts["deleted"] += done.deleted
+            counts["waits"] += yield from _put_waits_back(keys, found)
             if requeue:
                 idle.update((one.execution_id, one) for one in done.idle)
         cursor = page.cursor
@@ -52,6 +55,7 @@ def reindex(
             break
     for index in upkeep.indexes(keys):
         counts["dropped"] += yield from _drop_members(keys, index)
+    counts["dropped"] += yield from _drop_subscriptions(keys)
     answer: dict[str, Any] = {"tenant_id": keys.tenant or DEFAULT_TENANT, **counts}
     if not requeue:
         return answer | {"idle": None, "requeued": None, "executions": []}
@@ -70,6 +74,43 @@ def _drop_members(keys: Keys, index: str) -> Operation[int]:
         dropped += count
         if cursor == "0":
             return dropped
+
+
+def _put_waits_back(keys: Keys, execution_ids: list[str]) -> Operation[int]:
+    done = yield from ask(waits_again.put_back(keys, execution_ids))
+    for one in done.untimed:
+        stamps = jsontext.loads(one.stamps) if one.stamps else {"schema_version": str(TASK_SCHEMA_VERSION)}
+        carrier = wake_carrier_of(
+            stamps,
+            "timeout",
+            execution_id=one.execution_id,
+            flow_id=one.flow_id,
+            tenant_id=keys.tenant or DEFAULT_TENANT,
+            wait=one.wait,
+        )
+        yield from ask(waits_again.put_timer(keys, one, carrier))
+    return done.mended
+
+
+def _drop_subscriptions(keys: Keys) -> Operation[int]:
+    """Subscriptions of waits that are over, which an event would take out when it met them (ledger E2)."""
+    dropped, cursor, hashes = 0, "0", set[str]()
+    while True:
+        page = yield from ask(waits_again.index_page(keys, cursor))
+        for name in page.sets:
+            place = "0"
+            while True:
+                place, count = yield from ask(waits_again.drop_members(keys, name, place))
+                dropped += count
+                if place == "0":
+                    break
+        hashes.update(page.hashes)
+        cursor = page.cursor
+        if cursor == "0":
+            break
+    for name in hashes:
+        yield from ask(waits_again.drop_key_sets(name))
+    return dropped
 
 
 def _without_carrier(keys: Keys, idle: dict[str, Idle]) -> Operation[list[Idle]]:

@@ -20,6 +20,11 @@ PAGE = 200
 _GLOB = str.maketrans({character: f"\\{character}" for character in "*?[]\\^-"})
 
 
+def glob(head: str) -> str:
+    """The beginning of key names as MATCH takes it for itself."""
+    return head.translate(_GLOB)
+
+
 # -- indexes --------------------------------------------------------------------------------------
 
 

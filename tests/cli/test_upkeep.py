@@ -89,6 +89,7 @@ def test_D4_lost_indexes_are_rebuilt_as_they_were(rows: Rows, plaita: Run) -> No
         "dropped": 0,
         "ending": 1,
         "deleted": 0,
+        "waits": 0,
         "idle": None,
         "requeued": None,
         "executions": [],

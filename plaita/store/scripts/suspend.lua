@@ -92,14 +92,11 @@ else
     delay(KEYS[11], KEYS[12], timer_name(ARGV[9], ARGV[6], ARGV[2]), deadline, 't', timer)
   end
   if #places > 0 then
-    set('wait_index', subscribe(ARGV[6], places))
+    set('wait_index', (subscribe(ARGV[6], places)))
     set('wait_log', redis.call('GET', KEYS[15]) or '')
   end
   if #task > 0 then
-    redis.call('ZADD', task[1], text(now), task[5])
-    redis.call('HSET', task[2], task[5], ARGV[6])
-    redis.call('ZADD', task[3], text(now), task[4])
-    set('wait_task', table.concat(task, '\n'))
+    set('wait_task', (assign(ARGV[6], task, text(now))))
   end
 end
 set('active_ms', active_ms(row, ARGV[3]))

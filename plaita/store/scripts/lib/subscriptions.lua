@@ -10,13 +10,20 @@ local function lines_of(joined)
   return lines
 end
 
--- `places`: what `wait_index` has after the id. Returns the value for it.
+-- `places`: what `wait_index` has after the id. Returns the value for it, and how many places were new.
 local function subscribe(id, places)
-  redis.call('HSET', places[1], places[2], places[3])
+  local new = redis.call('HSET', places[1], places[2], places[3])
   for i = 3, #places do
-    redis.call('SADD', places[i], id)
+    new = new + redis.call('SADD', places[i], id)
   end
-  return id .. '\n' .. table.concat(places, '\n')
+  return id .. '\n' .. table.concat(places, '\n'), new
+end
+
+-- `task`: what `wait_task` has. Returns the value for it, and how many places were new.
+local function assign(id, task, since)
+  local new = redis.call('ZADD', task[1], since, task[5]) + redis.call('HSET', task[2], task[5], id)
+  new = new + redis.call('ZADD', task[3], since, task[4])
+  return table.concat(task, '\n'), new
 end
 
 -- Whether `wait_index` names this place.
