@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # One more than there are CPUs: many tests wait, for a lease or a delay, and use none meanwhile.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: setup demo test test-long crash-matrix lint bench-step rolling-restart hard-ends docs clean
+.PHONY: setup demo demo-approval test test-long crash-matrix lint bench-step rolling-restart hard-ends docs clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,9 @@ crash-matrix: setup
 
 demo: setup
 	$(BIN)/python examples/demo/run.py
+
+demo-approval: setup
+	$(BIN)/python examples/approval/run.py
 
 bench-step: setup
 	$(BIN)/python benchmarks/bench_step.py

@@ -1,0 +1,80 @@
+"""``examples/waiting``: one worked flow for each kind of wait, tried as their authors would."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plaita import Flow
+from plaita.testing import TimeSkippingRunner
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "waiting"
+FLOWS = sorted(EXAMPLES.glob("*.json"))
+EXPENSE = {"what": "chairs", "amount": 300, "leads": ["ann", "bob"]}
+
+
+@pytest.fixture
+def run() -> TimeSkippingRunner:
+    return TimeSkippingRunner()
+
+
+@pytest.mark.parametrize("path", FLOWS, ids=lambda path: path.stem)
+def test_they_are_read_without_a_warning(path: Path) -> None:
+    flow = Flow.from_file(path)
+    assert flow.definition.warnings == []
+    assert flow.definition.flow_id == path.stem
+
+
+def test_each_is_tried_here() -> None:
+    assert [path.stem for path in FLOWS] == ["expense", "order-paid", "refund", "reminder"]
+
+
+def test_order_paid(run: TimeSkippingRunner) -> None:
+    paid = run.start(EXAMPLES / "order-paid.json", {"order": 7})
+    other = run.start(EXAMPLES / "order-paid.json", {"order": 8})
+    run.advance(hours=47)
+    run.publish("order.paid", {"order": {"id": 7}, "amount": 12})
+    assert paid.output == {"order": 7, "shipped": True, "paid": 12}
+    assert run.finish(other).output == {"order": 8, "shipped": False}
+    assert other.lasted == timedelta(hours=48)
+
+
+@pytest.mark.parametrize(("given", "days"), [({"name": "ann", "days": 0.5}, 0.5), ({"name": "ann", "days": 10}, 10)])
+def test_reminder(run: TimeSkippingRunner, given: dict[str, Any], days: float) -> None:
+    trial = run(EXAMPLES / "reminder.json", given)
+    assert trial.output == ["ann, please answer", "ann, for the second time"]
+    assert trial.lasted == timedelta(days=days)
+
+
+def test_expense_by_both(run: TimeSkippingRunner) -> None:
+    trial = run.start(EXAMPLES / "expense.json", EXPENSE)
+    assert run.waiting[0].title == "chairs for 300 EUR"
+    run.approve("review", by="ann", form={"cost_centre": "K1"})
+    run.approve("review", by="bob", form={"cost_centre": "K1"})
+    assert (trial.output["paid"], [one["approver_id"] for one in trial.output["by"]]) == (300, ["ann", "bob"])
+
+
+def test_expense_by_the_boss_the_day_after(run: TimeSkippingRunner) -> None:
+    run.after(lambda: run.approve("review", by="boss", form={"cost_centre": "K1"}), hours=24)
+    assert run(EXAMPLES / "expense.json", EXPENSE).output["paid"] == 300
+
+
+def test_expense_refused_and_forgotten(run: TimeSkippingRunner) -> None:
+    trial = run.start(EXAMPLES / "expense.json", EXPENSE)
+    run.reject("review", by="bob", form={"cost_centre": "K1"})
+    assert trial.output == {"paid": 0, "because": "reject"}
+    assert run(EXAMPLES / "expense.json", EXPENSE).output == {"paid": 0, "because": "nobody"}
+
+
+def test_refund(run: TimeSkippingRunner) -> None:
+    given = {"customer": "eve", "amount": 12, "think_again_s": 86_400}
+    trial = run.start(EXAMPLES / "refund.json", given, execution_id="r-1")
+    run.approve("review", by="ann")
+    run.approve("review", by="bob")
+    run.publish("bank.paid", {"amount": 12, "receipt": "B-17"}, "r-1")
+    assert [one.node_id for one in run.waiting] == ["think-again"], "an early event waits for its node"
+    assert run.finish(trial).output == {"refunded": 12, "receipt": "B-17"}
+    assert trial.lasted == timedelta(days=1)
