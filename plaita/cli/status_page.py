@@ -195,7 +195,8 @@ def _stuck(one: Mapping[str, Any]) -> str:
 def _reload(reload: Mapping[str, Any], now_ms: int) -> str:
     words = one_line(reload.get("phase"))
     words += f" since {_since(reload.get('since'), now_ms)}" if reload.get("since") else ""
-    words += f", {one_line(reload.get('left'))} executors are old still" if reload.get("left") else ""
+    left = reload.get("left")
+    words += f", {one_line(left)} {'executor is' if left == 1 else 'executors are'} old still" if left else ""
     return words + (f": {one_line(reload.get('reason'))}" if reload.get("reason") else "")
 
 

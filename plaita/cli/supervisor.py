@@ -338,7 +338,7 @@ def undrain(socket: SocketOption = None, instance: InstanceOption = None, json_o
 
     Example: plaita-supervisor undrain
     """
-    _tell(_ask("undrain", socket, instance), "taking work again", json_output)
+    _tell_of_work(_ask("undrain", socket, instance), json_output)
 
 
 @app.command()
@@ -356,7 +356,7 @@ def resume(socket: SocketOption = None, instance: InstanceOption = None, json_ou
 
     Example: plaita-supervisor resume
     """
-    _tell(_ask("resume", socket, instance), "taking work again", json_output)
+    _tell_of_work(_ask("resume", socket, instance), json_output)
 
 
 @app.command()
@@ -378,6 +378,13 @@ def reload(
     if unfinished:
         raise WaitTimeoutError(f"not done within {timeout:g} s: {unfinished}; it goes on")
     _tell(answer, "reloaded" if wait else "reloading", json_output)
+
+
+def _tell_of_work(answer: dict[str, Any], as_json: bool) -> None:
+    """One reason less to take none; another may keep it away still."""
+    sentence = "taking work again" if answer.get("serving", True) else str(answer.get("answer"))
+    shown = answer if as_json else {name: value for name, value in answer.items() if name in ("status", "paused")}
+    _tell(shown, sentence, as_json)
 
 
 def _tell(answer: dict[str, Any], sentence: str, as_json: bool) -> None:

@@ -33,7 +33,6 @@ from plaita.nodes.registry import NodeRegistry
 from plaita.unix import prctl
 from plaita.unix.limits import cap_data_mib, no_core_files
 from plaita.unix.processes import close_fds_except, set_oom_score_adj, text_stream
-from plaita.unix.title import set_title
 
 FRAME_FD = 3
 OOM_SCORE_ADJ = 500
@@ -96,10 +95,9 @@ def _live(newborn: Newborn) -> int:
     except InputError as error:
         print(f"plaita executor: {error}", file=sys.stderr, flush=True)
         return EXIT_LATE_PLUGIN
-    title = f"plaita: executor {newborn.slot}"
-    set_title(f"{title}  idle")
     hygiene = Hygiene(newborn.preloaded, FRAME_FD, newborn.temporary)
-    runner = StepRunner(connection, Contexts(newborn.registry), stop, hygiene, title)
+    runner = StepRunner(connection, Contexts(newborn.registry), stop, hygiene, f"plaita: executor {newborn.slot}")
+    runner.rest()
     connection.send(
         Hello(os.getpid(), newborn.generation, newborn.slot, platform.python_version(), newborn.started_ms).to_frame()
     )

@@ -91,7 +91,13 @@ class StepRunner:
             if retire is not None:  # the likely cause: node code closed or replaced the socket
                 print(f"plaita executor: node {run.node_id} spoiled this process: {retire}", file=sys.stderr)
             raise
+        self.rest()
         return retire is None
+
+    def rest(self) -> None:
+        """``ps`` shows no step that is over."""
+        if self._title is not None:
+            set_title(f"{self._title}  idle")
 
     def _perform(self, run: Run, started_ms: int) -> Answer:
         try:

@@ -21,6 +21,7 @@ INCOMPLETE_MS = 30_000  # an executor that is missing for so long is no longer o
 # somebody wanted it so, and after ``redis`` while it starts: a start waits for Redis.
 _ORDER = ("redis", "failover", "writes", "disk", "pause", "status", "executors")
 _OTHERS = "for a target, a path or a repository of other hosts, or left for their tenant"
+_NONE_STANDS = "none stands"
 _KNOWN_STATES = {"draining": "it is draining", "stopping": "it is stopping", "stopped": "it has stopped"}
 _CAUSES = {
     "redis": "Redis cannot be reached",
@@ -60,7 +61,8 @@ class Facts:
     it is shut. ``executors``, ``ready``, ``free``: wanted, standing, without work. ``in_hand``: carriers that are being
     worked on. ``unclaimed``: carriers that nobody works on. ``parts``: gates that others have judged (tenant quota,
     tenant epoch, breaker). ``registered``: None where none is wanted. ``stuck``: steps that take far longer than they
-    do. ``slowed``: why executors are replaced slower than they end.
+    do. ``template``: what the template is at that no executor can come from yet; '' while it stands. ``slowed``: why
+    executors are replaced slower than they end.
     """
 
     now: int
@@ -70,7 +72,7 @@ class Facts:
     ready: int
     free: int
     in_hand: int = 0
-    template_ready: bool = True
+    template: str = ""
     unclaimed: int | None = None
     other_family: int | None = None
     other_budget: int | None = None
@@ -157,15 +159,20 @@ def _shut(gate: Gate) -> str:
 
 def _executors(facts: Facts, dated: _Sinces) -> Gate:
     is_open = facts.free > 0
-    value = f"{facts.free} free of {facts.ready}" if facts.ready else "none stands"
+    value = f"{facts.free} free of {facts.ready}" if facts.ready else _NONE_STANDS
     advice = "they are being started; see the log (executor.died, executor.spawn_failed)"
     if facts.ready:
         advice = "all are at work: see `plaita-supervisor executors`; raise --executors, or add a host"
+    elif facts.template:
+        value = f"{_NONE_STANDS}; {facts.template}"
+        advice = "they are born when the template stands; what takes longer than --template-deadline is started again"
     if facts.slowed:
         value = f"{value}; {facts.slowed}"
         advice = (
             "it tries on by itself, at most each 10 s; see the last deaths in `status`, and executor.output in the log"
         )
+        if facts.template:
+            advice = "mend the node code, it tries on by itself, at most each 5 s; see template. in the log"
     return Gate(
         "executors",
         is_open,
@@ -220,6 +227,8 @@ def _wrong(facts: Facts, gates: Iterable[Gate], dated: _Sinces) -> list[str]:
     if not complete and facts.ready and facts.now - since > INCOMPLETE_MS:
         missing = facts.executors - facts.ready
         wrong.append(f"{missing} of {facts.executors} executors are missing since {moment(since, facts.now)}")
+    if facts.slowed and facts.template:
+        wrong.append(facts.slowed)  # those that stand serve on, and nobody follows them
     for gate in gates:
         if gate.name in ("tenant epoch", "breaker") and not gate.open:
             wrong.append(f"{gate.name}: {gate.value}")
@@ -233,10 +242,10 @@ def _refusing(facts: Facts, cause: Gate, gates: Iterable[Gate]) -> str:
     why = _CAUSES.get(cause.name, cause.name)
     if cause.name == "status":
         why = _KNOWN_STATES.get(facts.state, f"it is {facts.state}")
-        if facts.state == "starting" and not facts.template_ready:
-            why += ", the template is importing the plug-ins"
-    told = cause.name in ("redis", "failover", "writes", "disk") or (cause.name == "executors" and facts.slowed)
-    detail = f" ({cause.value})" if told and cause.value else ""
+    told = cause.value if cause.name in ("redis", "failover", "writes", "disk") else ""
+    if cause.name == "executors":
+        told = cause.value.removeprefix(_NONE_STANDS).removeprefix("; ")
+    detail = f" ({told})" if told else ""
     parts = [f"NOT taking work: {why}{detail} since {moment(cause.since, facts.now)}"]
     if facts.state in _KNOWN_STATES and facts.in_hand:
         parts.append(_count(facts.in_hand, "execution is left", "executions are left"))
@@ -266,7 +275,7 @@ def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str], untaken
     if untaken is not None and facts.now - untaken > UNTAKEN_MS:
         waiting = _count(facts.unclaimed or 0, "carrier waits", "carriers wait")
         parts.append(f"{waiting} that this host has not taken since {moment(untaken, facts.now)}: {_OTHERS}")
-    if facts.slowed:
+    if facts.slowed and facts.slowed not in reasons:
         parts.append(facts.slowed)
     if facts.stuck:
         parts.append(_count(facts.stuck, "step takes", "steps take") + " far longer than usual")

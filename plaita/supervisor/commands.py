@@ -74,7 +74,7 @@ class Commands:
     async def _undrain(self, request: dict[str, Any]) -> dict[str, Any]:
         if not self._event(Event.DRAIN_UNDONE):
             return _refused(f"the supervisor is {self._life.state.value} and was told to stop")
-        return {"ok": True, "status": self._life.state.value}
+        return {"ok": True, "status": self._life.state.value, **self._view.verdict()}
 
     async def _pause(self, request: dict[str, Any]) -> dict[str, Any]:
         self._gate.set("pause", False, value="paused", hint="`plaita-supervisor resume` ends it")
@@ -84,7 +84,7 @@ class Commands:
     async def _resume(self, request: dict[str, Any]) -> dict[str, Any]:
         self._gate.set("pause", True, value="not paused")
         self._announce()
-        return {"ok": True, "status": self._life.state.value, "paused": False}
+        return {"ok": True, "status": self._life.state.value, "paused": False, **self._view.verdict()}
 
     async def _on_reload(self, request: dict[str, Any]) -> dict[str, Any]:
         within = request.get("within", DEADLINE_MAX_S)

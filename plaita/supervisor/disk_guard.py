@@ -110,8 +110,8 @@ class DiskGuard:
             free += f", {percent:.3g} % of inodes"
             limit += f", {line.min_free_inodes_percent:g} % of inodes"
         if not ruling.open:
-            limit += f"; opens again at {line.opens_at_gib:.3g} GiB" if "bytes" in ruling.short_of else ""
-            limit += f"; opens again at {line.opens_at_inodes_percent:.3g} %" if "inodes" in ruling.short_of else ""
+            limit += f"; opens again at {line.opens_at_gib:.6g} GiB" if "bytes" in ruling.short_of else ""
+            limit += f"; opens again at {line.opens_at_inodes_percent:.6g} %" if "inodes" in ruling.short_of else ""
         wanted = "files" if ruling.short_of == ("inodes",) else "space"
         setting = "--min-free-inodes-percent" if ruling.short_of == ("inodes",) else "--min-free-disk-gib"
         hint = f"make room on the file system of {self._path} (it is short of {wanted}), or lower {setting}"

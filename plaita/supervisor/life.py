@@ -61,7 +61,7 @@ class Life:
     @property
     def status_hint(self) -> str:
         """What to do about a status that takes no work."""
-        if self.state is State.DRAINING and self.wish is Wish.DRAIN:
+        if self.wish is Wish.DRAIN and self.state in (State.STARTING, State.DRAINING):
             return "`plaita-supervisor undrain` takes it back"
         leaving = self.state in (State.DRAINING, State.STOPPING, State.STOPPED)
         return "it was told to stop and ends by itself; start it again" if leaving else "it goes on by itself"

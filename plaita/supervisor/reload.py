@@ -103,8 +103,14 @@ class Reload:
         return f"the new template imports {module}" if module else "the new template starts"
 
     @property
+    def _put_off(self) -> bool:
+        return self._wanted and self._life.state is State.STARTING
+
+    @property
     def unfinished(self) -> str:
         """What somebody who does not wait any longer is told."""
+        if self._put_off:
+            return "it is put off until the start is over"
         if self._phase is Phase.IMPORTING:
             return self.words
         slots = ", ".join(str(executor.slot) for executor in self._pool.old_ones)
@@ -126,7 +132,7 @@ class Reload:
 
     async def wait(self) -> str:
         """Until the last one asked for is over, told to a person. Returns why it failed, or ''."""
-        while self._phase in (Phase.IMPORTING, Phase.REPLACING) and self._life.undoable:
+        while self._put_off or (self._phase in (Phase.IMPORTING, Phase.REPLACING) and self._life.undoable):
             self.look()
             await asyncio.sleep(LOOK_S)
         if self._phase is Phase.FAILED:

@@ -259,7 +259,6 @@ class Supervisor:
         match action:
             case Action.OPEN_GATE:
                 self._draining.undo()
-                self._reload.started()
                 self._consumer.wake()
             case Action.CLOSE_GATE:
                 self._draining.begin()
@@ -268,6 +267,7 @@ class Supervisor:
                 self._announce()
             case Action.SAY_READY:
                 self._manager.ready()
+                self._reload.started()
             case Action.SAY_STOPPING:
                 self._reload.stop()
                 self._manager.stopping()

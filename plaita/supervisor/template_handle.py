@@ -92,6 +92,7 @@ class TemplateHandle:
         self._restart: asyncio.TimerHandle | None = None
         self._ends: deque[int] = deque(maxlen=32)  # when it died, or could not be started, boot ms
         self._last_end = ""
+        self._fatal = ""  # why this one can never work, in its own words
         self._stopping = False
         self.generation = generation
         self.importing = ""  # the module it said last that it imports
@@ -104,7 +105,7 @@ class TemplateHandle:
         if self._stopping:
             return
         self.generation += 1
-        self.importing = ""
+        self.importing = self._fatal = ""
         self._overdue = False
         try:
             ours, theirs = socket_pair()
@@ -181,6 +182,7 @@ class TemplateHandle:
         elif isinstance(message, Importing):
             self.importing = message.module
         elif isinstance(message, Fatal):
+            self._fatal = message.reason
             logs.error("template.fatal", reason=message.reason)
             self._on_fatal(self, message.reason)
 
@@ -198,11 +200,14 @@ class TemplateHandle:
         self.kill()
 
     def why(self, cause: str) -> str:
-        """Why it ended before it stood, in words: ``cause`` is what the reaper saw."""
+        """Why one that was to follow another ended before it stood: ``cause`` is what the reaper saw."""
+        return f"the new template {self._how(cause)}"
+
+    def _how(self, cause: str) -> str:
         where = f" while it imported {self.importing}" if self.importing else ""
         if self._overdue:
-            return f"the new template did not stand within {self._settings.deadline_s:g} s{where} (--template-deadline)"
-        return f"the new template ended{where}: {cause}"
+            return f"did not stand within {self._settings.deadline_s:g} s{where} (--template-deadline)"
+        return f"ended{where}: {cause}"
 
     def _cancel_deadline(self) -> None:
         if self._ready_deadline is not None:
@@ -228,7 +233,7 @@ class TemplateHandle:
         self._drop()
         self._on_death(self)
         if not self._stopping:
-            self._start_again(cause)
+            self._start_again(self._fatal or f"it {self._how(cause)}")
 
     def _start_again(self, cause: str) -> None:
         now = boot_ms()
@@ -240,12 +245,19 @@ class TemplateHandle:
         self._restart = self._loop.call_later(wait_ms / 1000, self.start)
 
     @property
+    def words(self) -> str:
+        """What it is at before it stands, for people; empty when it does."""
+        if self.can_spawn:
+            return ""
+        return f"the template imports {self.importing}" if self.importing else "the template starts"
+
+    @property
     def trouble(self) -> str:
         """What keeps it from standing, for people; empty while it stands, or has ended once only."""
         deaths = recent_deaths(self._ends, boot_ms())
         if self.ready is not None or deaths < 2:
             return ""
-        return f"the template ended {deaths} times in {TEMPLATE_WINDOW_MS // 1000} s, the last time by {self._last_end}"
+        return f"the template ended {deaths} times in {TEMPLATE_WINDOW_MS // 1000} s, the last time: {self._last_end}"
 
     def _close_socket(self) -> None:
         if self._socket is not None:

@@ -145,7 +145,7 @@ class View:
             ready=pool.ready,
             free=pool.free,
             in_hand=life.carriers,
-            template_ready=self._templates.current.can_spawn,
+            template=self._templates.current.words,
             unclaimed=report.unclaimed(stats, left),
             other_family=None if left is None else left.other_family,
             other_budget=None if left is None else left.other_budget,
@@ -166,6 +166,10 @@ class View:
         found = self._explain(*await self._asked_redis())
         gates = [report.gate_row(gate) for gate in found.gates]
         return {**report.verdict_block(found), "gates": gates, "stuck": self.stuck()}
+
+    def verdict(self) -> dict[str, Any]:
+        """Whether work is taken, and why or why not; asks Redis nothing."""
+        return report.verdict_block(self._look())
 
     def answer(self) -> str:
         """One line for the service manager; asks Redis nothing."""

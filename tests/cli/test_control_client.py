@@ -320,6 +320,15 @@ def test_a_refusal_is_exit_1(plaita_supervisor: Any, serve: Any) -> None:
     assert "the supervisor is stopping" in told.err
 
 
+@pytest.mark.parametrize("command", ["undrain", "resume"])
+def test_work_that_is_not_taken_again_is_not_announced(plaita_supervisor: Any, serve: Any, command: str) -> None:
+    kept = {"status": "running", "paused": True, "serving": False, "answer": "NOT taking work: it is paused"}
+    told = plaita_supervisor(command, "--socket", serve(supervisor_of({"ok": True, **kept})))
+    assert told.code == 0
+    assert told.out.splitlines()[0] == kept["answer"]
+    assert "taking work again" not in told.out
+
+
 def test_explain_shows_every_gate(plaita_supervisor: Any, serve: Any) -> None:
     gates = [
         {"gate": "redis", "open": True, "since": None, "value": "connected", "limit": "", "waiting": 0, "advice": ""},

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness import TemplateHandle, alive, until
+from harness import TemplateHandle, alive, doing, until
 
-from plaita.ipc.messages import Hello, Leave
+from plaita.ipc.messages import Answer, Hello, Leave
 from plaita.ipc.template_socket import Fatal, Ready
 from plaita.unix.processes import is_template, open_descriptors, process_stat, tree_mark
 
@@ -35,8 +35,6 @@ def test_hello_and_what_it_is(template: TemplateHandle) -> None:
     assert tree_mark(executor.pid) == template.mark
     assert not is_template(executor.pid)
     assert is_template(template.pid)
-    with open(f"/proc/{executor.pid}/cmdline", "rb") as file:
-        assert file.read().rstrip(b"\0 ") == b"plaita: executor 4  e1 node=n0"
 
 
 def test_each_holds_its_own_ends_only(template: TemplateHandle) -> None:
@@ -190,6 +188,10 @@ def test_a_user_that_does_not_exist() -> None:
     template.close()
 
 
+def _title(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ")
+
+
 def test_titles(template: TemplateHandle) -> None:
     template.wait_ready()
     executor = template.spawn(slot=2)
@@ -197,6 +199,10 @@ def test_titles(template: TemplateHandle) -> None:
         assert file.read().rstrip(b"\0 ") == b"plaita: template gen=1"
     with open(f"/proc/{executor.pid}/cmdline", "rb") as file:
         assert file.read().rstrip(b"\0 ") == b"plaita: executor 2  idle"
+    executor.send(executor.message(doing("sleep", amount=0.5)))
+    until(lambda: _title(executor.pid) == b"plaita: executor 2  e1 node=n0", "a step is shown")
+    assert isinstance(executor.receive(), Answer)
+    until(lambda: _title(executor.pid) == b"plaita: executor 2  idle", "a step that is over is not")
     stat = process_stat(template.pid)
     assert stat is not None
     assert stat.session == template.pid

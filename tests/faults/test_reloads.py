@@ -194,6 +194,8 @@ def test_a_sighup_during_the_start_is_done_after_it(world: World) -> None:
     # The text that waits was read by now, or is read when it is new: both end with the new one.
     supervisor.signal(signal.SIGHUP)
     until(lambda: "reload.put_off" in supervisor.text(), "the signal heard")
+    until(lambda: "(the template imports says)" in supervisor.ask("explain")["answer"], "what it waits for, told")
+    assert supervisor.ask("reload", wait=True, within=0.1)["unfinished"] == "it is put off until the start is over"
     _plug_in(world, "new")
     (world.folder / "go").touch()
     supervisor.wait_status(lambda s: s["reload"]["phase"] == "done", "the reload")

@@ -43,7 +43,7 @@ QUEUE_TABLE = [
     ("queue.readers", {"registry": NOBODY, "consumers": (Consumer("h2", 0, 16.0),)}, "error"),
     ("queue.readers", {"registry": replace(NOBODY, ghosts=("h2",)), "consumers": (Consumer("h2", 0, 1.0),)}, "error"),
     ("queue.readers", {"registry": replace(KNOWN, instances=(replace(ONE, shut=("disk",)),))}, "error"),
-    ("queue.readers", {"registry": replace(KNOWN, instances=(ONE, replace(ONE, shut=("disk",))))}, "ok"),
+    ("queue.readers", {"registry": replace(KNOWN, instances=(ONE, replace(ONE, shut=("disk",))))}, "note"),
     (
         "queue.readers",
         {"registry": replace(KNOWN, instances=(replace(ONE, status="draining"),)), "consumers": ()},

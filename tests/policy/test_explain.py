@@ -58,8 +58,11 @@ def test_every_gate_has_a_row_and_a_well_host_has_no_advice() -> None:
          "shut too: redis."),
         ({"host": gates("status", "redis"), "state": "starting"},
          "Redis cannot be reached (redis value) since 11:59:00 UTC; 7 carriers wait. Do something about redis"),
-        ({"host": gates("status"), "state": "starting", "template_ready": False},
-         "it is starting, the template is importing the plug-ins since"),
+        ({"state": "starting", "ready": 0, "free": 0, "template": "the template imports acme"},
+         "no executor stands (the template imports acme) since 12:00:00 UTC; 7 carriers wait. They are born when"),
+        ({"ready": 0, "free": 0, "template": "the template starts", "slowed": "it ended 3 times: no module acme"},
+         "no executor stands (the template starts; it ended 3 times: no module acme) since 12:00:00 UTC; "
+         "7 carriers wait. Mend the node code"),
         ({"host": gates("status"), "state": "stopping"}, "it is stopping since"),
         ({"ready": 0, "free": 0}, "no executor stands since 12:00:00 UTC; 7 carriers wait. They are being started"),
         ({"host": gates("pause"), "ready": 0, "free": 0}, "it is paused since 11:59:00 UTC; 7 carriers wait; shut too: "
@@ -160,7 +163,7 @@ def test_why_executors_are_replaced_slowly_is_told_whether_one_is_free_or_none_s
     assert slowed in found.answer
     none = explain(replace(WELL, ready=0, free=0, slowed=slowed))
     assert none.verdict is Verdict.NOT
-    assert none.answer.startswith(f"NOT taking work: no executor stands (none stands; {slowed}) since")
+    assert none.answer.startswith(f"NOT taking work: no executor stands ({slowed}) since")
 
 
 def test_what_an_idle_host_does_not_take_is_told_once_it_is_no_moment() -> None:
@@ -187,3 +190,12 @@ def test_DECISIONS_24_stuck_steps_are_named_and_do_not_degrade() -> None:
 def test_a_date_is_told_once_it_is_long_ago() -> None:
     old = tuple(replace(gate, since=NOON - 13 * 3_600_000) for gate in gates("disk"))
     assert "since 2025-11-29 23:00 UTC" in explain(replace(WELL, host=old)).answer
+
+
+def test_a_template_that_cannot_stand_is_told_while_executors_still_do() -> None:
+    found = explain(replace(WELL, template="the template starts", slowed="the template ended 3 times: no module acme"))
+    assert (found.verdict, found.reasons) == (Verdict.DEGRADED, ("the template ended 3 times: no module acme",))
+    assert found.answer.count("no module acme") == 1
+    assert "mend the node code" in row(found, "executors").advice
+    births = explain(replace(WELL, slowed="respawn slowed"))
+    assert births.verdict is Verdict.SERVING, "that goes over by itself, and the template stands"

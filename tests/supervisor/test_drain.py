@@ -117,7 +117,14 @@ def test_pause_shuts_the_gate_and_hands_nothing_on(world: World) -> None:
     gates = {row["gate"]: row["open"] for row in supervisor.ask("explain")["gates"]}
     assert gates["pause"] is False
     assert gates["redis"] is True
-    supervisor.ask("resume")
+    assert supervisor.ask("drain")["status"] == "draining"
+    drained = supervisor.ask("resume")
+    assert (drained["serving"], "undrain" in drained["answer"]) == (False, True)
+    supervisor.ask("pause")
+    undrained = supervisor.ask("undrain")
+    assert (undrained["status"], undrained["serving"]) == ("running", False)
+    assert "it is paused" in undrained["answer"]
+    assert supervisor.ask("resume")["serving"] is True
     assert world.wait(waiting)["status"] == "completed"
     assert len(lines(file)) == 4
 

@@ -100,14 +100,23 @@ def readers(facts: QueueFacts) -> Iterable[Finding]:
     if facts.streams is None or not facts.registry.readable:
         return
     running = [one for one in facts.registry.running if not one.queue or one.queue == facts.registry.queue]
-    if any(not one.shut for one in running):
+    shut = [f"{one.instance_id} ({', '.join(one.shut)})" for one in running if one.shut]
+    if len(shut) < len(running):
+        if shut:
+            yield note(
+                "queue.readers",
+                f"{len(shut)} of {plural(len(running), 'running instance')} take no work: {sample(shut)}",
+                "all that run take work",
+                "the others do what these would: pause by a person, disk by the disk guard, writes by the server",
+                "plaita-supervisor explain on these hosts says what opens each; plaita-supervisor resume ends a pause",
+            )
+            return
         yield fine("queue.readers", plural(len(running), "running instance"), "1 or more")
         return
     if running:
-        shown = [f"{one.instance_id} ({', '.join(one.shut)})" for one in running]
         yield error(
             "queue.readers",
-            f"{plural(len(running), 'running instance')}, none takes work: {sample(shown)}",
+            f"{plural(len(running), 'running instance')}, none takes work: {sample(shut)}",
             "1 or more that take work",
             "all are shut by a gate: pause by a person, disk by the disk guard, writes by the server",
             "plaita-supervisor explain on these hosts says what opens each; plaita-supervisor resume ends a pause",
