@@ -87,7 +87,9 @@ def _waiting_rows(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     waiting, cancelled = document.get("waiting"), document.get("cancel")
     if isinstance(waiting, Mapping):
         until = f", until {waiting['deadline']}" if waiting.get("deadline") else ""
-        rows.append(("waiting", f"at node {waiting['node_id']} for event {waiting['event_type']}{until}"))
+        asked = waiting.get("approval_id")
+        what = f"event {waiting['event_type']}" if asked is None else f"approval {asked}"
+        rows.append(("waiting", f"at node {waiting['node_id']} for {what}{until}"))
     elif document.get("woken"):
         rows.append(("waiting", f"no more: woken by {document['woken']}, to be gone on with"))
     if isinstance(cancelled, Mapping):

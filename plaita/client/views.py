@@ -79,7 +79,9 @@ def _waiting(control: Mapping[str, str]) -> dict[str, Any] | None:
     """What it waits for; None where it does not, or where the wait is over and nobody has gone on yet (``woken``)."""
     if control.get("status") != "suspended" or not control.get("wait") or control.get("woken"):
         return None
-    return {
+    task = control.get("wait_task", "").split("\n")  # the places of a service's task, and at the end its id
+    asked = {"approval_id": task[-1]} if any(place.endswith(":service:approval:tasks") for place in task) else {}
+    return asked | {
         "event_type": control.get("wait_type") or None,
         "node_id": control.get("next_node") or None,
         "deadline": _time(control.get("wait_deadline") or None),

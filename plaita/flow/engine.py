@@ -7,6 +7,7 @@ the code (``call``), measures time and enforces limits; the engine only judges w
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from plaita import jsontext
@@ -27,7 +28,7 @@ from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.graph import canonical_id
 from plaita.flow.nearest import shown
 from plaita.flow.outcome import Advanced, Ended, Failed, Outcome, StepStopped, Suspended, asks_to_stop
-from plaita.flow.waiting import Subscription, Suspending, WakeKind, Woken
+from plaita.flow.waiting import Subscription, Suspending, WakeKind, Woken, earlier
 
 Action = Literal["execute", "timed_out", "event", "timeout", "cancelled"]
 _PLAIN = (str, int, float, bool, type(None))
@@ -149,6 +150,8 @@ def _attempt(
             result, result_json = _stored_form(result, flow.limits.node_output)
             if begins_wait:
                 subscription = cast(Suspending, plan.node)._subscription(result, context.scope(context.now_ms))
+                if flow.timeout_includes_waits and time_left_ms is not None:
+                    subscription = replace(subscription, timeout_ms=earlier(subscription.timeout_ms, time_left_ms))
         except StepStopped:
             context.discard_state()
             raise

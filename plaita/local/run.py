@@ -57,6 +57,7 @@ class LocalRun:
             env={name: os.environ[name] for name in flow.expose_env if name in os.environ},
         )
         self._visits: dict[str, int] = {}
+        self._created_ms = now_ms()
         self._active_s = 0.0  # what the steps took: the flow's time is theirs alone (DECISIONS 19)
         self._stopped = threading.Event()
         self._cancel_event = threading.Event()
@@ -92,7 +93,7 @@ class LocalRun:
         visit = self._visits[node_id]
         time_left_ms = None
         if self._flow.timeout_ms is not None:
-            time_left_ms = max(0, self._flow.timeout_ms - int(self._active_s * 1000))
+            time_left_ms = max(0, self._flow.timeout_ms - self._spent_ms())
         limit_ms, _ = time_limit(self._flow.plans[node_id], time_left_ms, after_wait=action != "execute")
         deadline = None if limit_ms is None else time.monotonic() + limit_ms / 1000
         call = self._caller(visit, deadline, attempt)
@@ -123,6 +124,11 @@ class LocalRun:
         for warning in getattr(outcome, "warnings", ()):
             _log.warning("%s", warning)
         return outcome
+
+    def _spent_ms(self) -> int:
+        """What counts for the flow's timeout."""
+        active = int(self._active_s * 1000)
+        return max(active, self._now_ms() - self._created_ms) if self._flow.timeout_includes_waits else active
 
     def _callbacks(self, node_id: str, visit: int, action: Action, attempt: int) -> StepCallbacks | None:
         """Who tells users of this step (ledger F7); None when nobody wants to be told."""

@@ -100,7 +100,7 @@ class ApprovalNode(EventNode):
             "event_filter": pending["event_filter"],
             "approval_id": approval_id,
             "approval_config": {
-                "title": _text("approval_title", given["approval_title"]),
+                "title": _text("approval_title", self._title(given["approval_title"])),
                 "content": given["approval_content"],
                 "type": self.approval_type,
                 "created_time": scope.now_ms,
@@ -149,9 +149,18 @@ class ApprovalNode(EventNode):
             wanted.event_filter,
             wanted.correlation_id,
             wanted.timeout_ms,
-            wanted.warnings,
+            (*wanted.warnings, *self._warnings_of(scope)),
             service,
         )
+
+    def _title(self, value: Any) -> Any:
+        """An expression that gives nothing counts as it is written: a question needs some title."""
+        return self.approval_title if value is None else value
+
+    def _warnings_of(self, scope: Scope) -> tuple[str, ...]:
+        if self._evaluated(self.approval_title, scope) is None:
+            return (f"approval_title {shown(self.approval_title)} gives nothing: it is shown as it is written",)
+        return ()
 
 
 def _has_expression(raw: Any) -> bool:

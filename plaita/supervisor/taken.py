@@ -32,7 +32,7 @@ def held_of(
         outline=flow.outline,
         step=int(control.get("step", 0)),
         lost=int(control.get("lost", 1)),
-        active_ms=int(control.get("active_ms", 0)),
+        active_ms=_spent_ms(begun, flow.outline.timeout_includes_waits),
         last_node=control.get("last_node") or None,
         branch=control.get("branch") or None,
         timings={node: _timing(raw) for node, raw in begun.timings.items()},
@@ -44,6 +44,13 @@ def held_of(
         woken=begun.woken,
         wake_data=begun.wake_data,
     )
+
+
+def _spent_ms(begun: Begun, includes_waits: bool) -> int:
+    """What counts for the flow's timeout: the time of its steps, or all since its beginning by Redis (DECISIONS 19)."""
+    active = int(begun.control.get("active_ms", 0))
+    created = int(begun.control.get("created_at") or begun.server_now_ms)
+    return max(active, begun.server_now_ms - created) if includes_waits else active
 
 
 def _timing(raw: bytes) -> NodeTiming:

@@ -75,7 +75,7 @@ class TimeSkippingRunner:
         # due at, timers before what the test does, in order; then what
         self._due: list[tuple[int, int, int, Callable[[], None]]] = []
         self._order = count()
-        self._kept: dict[str, list[tuple[int, PublishedEvent, Any]]] = {}
+        self._kept: dict[str, list[tuple[int, int, PublishedEvent, Any]]] = {}
         self._seen: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -100,6 +100,7 @@ class TimeSkippingRunner:
             raise InputError(f"execution id: {execution!r} is there already")
         given = jsontext.loads(encode_input({} if input is None else input))
         trial = Trial(self._definition(flow), given, execution, lambda: self._now, self._max_deliveries)
+        trial.since_order = next(self._order)
         self._trials[execution] = trial
         self._after_steps(trial, trial.go())
         return trial
@@ -170,12 +171,21 @@ class TimeSkippingRunner:
         value = jsontext.loads(jsontext.dumps(data))
         if correlation_id is not None:
             kept = self._kept.setdefault(event_index.kept_digest(event_type, correlation_id), [])
-            kept.append((self._now, published, value))
+            kept.append((self._now, next(self._order), published, value))
             del kept[:-KEPT_AT_MOST]
         concerned = [trial for trial in self._trials.values() if trial.stands_under(event_type, correlation_id, value)]
         for trial in concerned:
             self._wake(trial, published.event_id, event_type, value)
         return published
+
+    def resume(self, trial: Trial, data: Any = None) -> bool:
+        """End its wait by hand with what an event would bring, as ``plaita resume --type event``: for waits that a
+        service ends which is not here, such as ``redis_queue``. False when it does not wait."""
+        value = jsontext.loads(jsontext.dumps(data, "data"))
+        if trial.wait is None:
+            return False
+        self._after_steps(trial, trial.go("event", value))
+        return True
 
     def approve(
         self, approval: str, *, by: str, comment: str = "", form: Mapping[str, Any] | None = None
@@ -236,8 +246,8 @@ class TimeSkippingRunner:
         """The event that came before this wait began and ends it (DECISIONS 27)."""
         if wait.places is None:
             return None
-        for at, event, data in self._kept.get(event_index.kept_digest(wait.event_type, wait.correlation), ()):
-            counts = at >= trial.created_ms and self._now - at < EVENTS_KEPT_MS
+        for at, order, event, data in self._kept.get(event_index.kept_digest(wait.event_type, wait.correlation), ()):
+            counts = order > trial.since_order and self._now - at < EVENTS_KEPT_MS
             if counts and event.event_id not in trial.used_events and event_index.matches(wait.event_filter, data):
                 return event, data
         return None

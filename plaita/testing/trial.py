@@ -89,6 +89,8 @@ class Trial:
         self.created_ms = self.changed_ms = now_ms()
         self.wait: Wait | None = None
         self.used_events: set[str] = set()
+        self.since_order = 0
+        """Events that are told apart from its start by order, though both have one time."""
         self._now_ms = now_ms
         self._max_deliveries = max_deliveries
         self._run = LocalRun(flow, given, execution_id=execution_id, now_ms=now_ms)

@@ -101,6 +101,14 @@ def test_decide_says_what_became_of_it(stage: Stage, plaita: Run) -> None:
     assert plaita("approval", "show", TASK).code == 1
 
 
+def test_show_of_the_execution_names_its_approval(stage: Stage, plaita: Run) -> None:
+    stage.asks(wait_type="approval_decision")
+    assert plaita("show", f"of_{TASK}", "--json").json["waiting"]["approval_id"] == TASK
+    assert f"at node w for approval {TASK}" in plaita("show", f"of_{TASK}").out
+    plaita("approval", "decide", TASK, "--approve", "--by", "ann")
+    assert plaita("show", f"of_{TASK}", "--json").json["waiting"] is None
+
+
 def test_decide_in_words(stage: Stage, plaita: Run) -> None:
     stage.asks()
     done = plaita("approval", "decide", TASK, "--approve", "--by", "bob")

@@ -139,6 +139,7 @@ def _camel(name: str) -> str:
         ({"escalation_approvers": None}, ("approver_config", "escalation_approvers"), []),
         ({"form_fields": None}, ("form_config", "fields"), []),
         ({"approval_content": None}, ("approval_config", "content"), None),
+        ({"approval_title": "$INPUT.none"}, ("approval_config", "title"), "$INPUT.none"),
         ({"event_type": "mine"}, ("event_type",), "approval_decision"),
     ],
 )
@@ -187,6 +188,11 @@ def test_what_cannot_be_asked_is_refused_when_the_flow_is_read(
     assert reason in problem.reason
 
 
+def test_a_title_that_gives_nothing_is_warned_of(step: Any) -> None:
+    assert "gives nothing: it is shown as it is written" in step({**ASKS, "approval_title": "$INPUT.none"}).warnings[0]
+    assert step(ASKS).warnings == ()
+
+
 @pytest.mark.parametrize("missing", sorted(ASKS))
 def test_what_must_be_said(parse: Callable[..., Any], missing: str) -> None:
     with pytest.raises(FlowDefinitionError) as caught:
@@ -205,7 +211,7 @@ def test_what_must_be_said(parse: Callable[..., Any], missing: str) -> None:
         ({"approvers": "$INPUT.many"}, "approvers gives 1001 names"),
         ({"approvers": "$INPUT.long"}, "has 201 characters"),
         ({"approvers": ["$INPUT.none"]}, "a list of names is wanted"),
-        ({"approval_title": "$INPUT.none"}, "approval_title gives None"),
+        ({"approval_title": "$INPUT.people"}, "approval_title gives a list"),
         ({"escalation_timeout_hours": "$INPUT.nan"}, "escalation_timeout_hours gives nan"),
         ({"escalation_timeout_hours": "$INPUT.minus"}, "escalation_timeout_hours gives -1"),
         ({"escalation_timeout_hours": "$INPUT.flag"}, "escalation_timeout_hours gives True"),

@@ -406,6 +406,26 @@ def test_a_pending_object_overrules_the_fields(steps: Any, pending: Any, expecte
     assert outcome.subscription == {**PLAIN, **expected}
 
 
+@pytest.mark.parametrize(
+    ("node", "left", "included", "expected"),
+    [
+        ({}, 900, True, 900),
+        ({"timeout": 500}, 900, True, 500),
+        ({"timeout": 5000}, 900, True, 900),
+        ({"timeout": 5000}, 900, False, 5000),
+        ({}, 900, False, None),
+        ({"timeout": 5000}, None, True, 5000),
+    ],
+)
+def test_rule_15_a_wait_lasts_no_longer_than_its_flow_where_that_counts_waits(
+    parse: Parse, node: dict[str, Any], left: int | None, included: bool, expected: int | None
+) -> None:
+    fields = {} if left is None else {"timeout": 1000}
+    flow = parse(waiting({"type": "event", "event_type": "t", **node}, timeoutIncludesWaits=included, **fields))
+    outcome = run(flow, Context(execution_id="x1"), "w", time_left_ms=left)
+    assert outcome.subscription["timeout_ms"] == expected
+
+
 def test_a_waiting_node_without_an_event_type_fails(parse: Parse, registry: NodeRegistry) -> None:
     @registry.register
     class Nameless(EventNode):

@@ -163,14 +163,31 @@ def test_a_delay_of_days_stands_in_redis_whatever_becomes_of_the_hosts(world: Wo
     assert left_of_waits(world) == []
 
 
-@pytest.mark.parametrize("handled", [False, True])
-def test_rule_15_a_limit_that_is_shorter_than_the_delay_is_a_timeout(world: World, handled: bool) -> None:
-    handler = {"timeoutHandler": {"strategy": "continue-with", "defaultValue": "short"}} if handled else {}
-    world.chain("f", {"type": "delay", "id": "w", "delay_seconds": 3600, "timeout": 200, **handler})
+def test_rule_15_a_limit_that_is_shorter_than_the_delay_is_a_timeout(world: World) -> None:
+    delay = {"type": "delay", "id": "w", "delay_seconds": 3600, "timeout": 200}
+    world.chain("f", delay)
+    world.chain("handled", {**delay, "timeoutHandler": {"strategy": "continue-with", "defaultValue": "short"}})
     world.serving(**PATIENT)
-    row = world.run("f")
-    if handled:
-        assert row["output"]["w"] == "short"
-    else:
-        assert (row["status"], row["error"]["code"], row["error"]["failed_node"]) == ("error", -1, "w")
-        assert "the limit of 200 ms is shorter than the delay of 3600000 ms" in row["error"]["message"]
+    executions = world.start("f"), world.start("handled")
+    row = world.wait(executions[0])
+    assert (row["status"], row["error"]["code"], row["error"]["failed_node"]) == ("error", -1, "w")
+    assert "the limit of 200 ms is shorter than the delay of 3600000 ms" in row["error"]["message"]
+    assert world.wait(executions[1])["output"]["w"] == "short"
+
+
+def test_rule_15_waits_count_for_the_flow_where_it_says_so(world: World) -> None:
+    """By what Redis says of its beginning: the wait that ends in time is no longer in time a day later."""
+    waits = {"type": "event", "id": "w", "event_type": "go", "timeoutHandler": {"strategy": "continue"}}
+    world.chain("short", waits, timeout=400, timeoutIncludesWaits=True)
+    world.chain("f", waits, {**waits, "id": "v"}, timeout="PT1H", timeoutIncludesWaits=True)
+    world.chain("steps", waits, timeout="PT1H")
+    world.serving(**PATIENT)
+    first, other, old = world.start("short"), world.start("f"), world.start("steps")
+    for execution in (other, old):
+        suspended(world, execution)
+        raw(world, "HINCRBY", world.keys.row(execution), "created_at", -DAY_MS)
+        world.client.publish("go", correlation_id=execution)
+    for execution in (first, other):
+        row = world.wait(execution)
+        assert (row["status"], row["error"]["code"], row["error"]["error_type"]) == ("error", -1, "flow_error")
+    assert world.wait(old)["status"] == "completed"

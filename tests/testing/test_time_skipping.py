@@ -171,7 +171,7 @@ def test_one_event_id_is_one_event_and_ends_one_wait(run: TimeSkippingRunner) ->
 
 
 def test_an_event_that_came_before_its_wait(run: TimeSkippingRunner) -> None:
-    run.publish("paid", "before it was there", "x")
+    run.publish("paid", {"ok": True, "n": "before it was there"}, "x")
     trial = run.start(chain(delay(3600), event("paid", event_filter={"ok": True})), execution_id="x")
     run.publish("paid", {"ok": False}, "x")
     run.publish("paid", {"ok": True, "n": 1}, "x")
@@ -187,6 +187,24 @@ def test_an_event_is_kept_for_seven_days(run: TimeSkippingRunner) -> None:
     run.publish("paid", correlation_id="x")
     with pytest.raises(FlowWaitsError):
         run.finish(trial)
+
+
+@pytest.mark.parametrize(("included", "status", "hours"), [(False, "completed", 4), (True, "error", 3)])
+def test_rule_15_waits_count_for_the_flow_where_it_says_so(
+    run: TimeSkippingRunner, included: bool, status: str, hours: int
+) -> None:
+    waits = [delay(7200, "a"), event("never", "b", timeout="PT2H", timeoutHandler={"strategy": "continue"})]
+    trial = run(chain(*waits, timeout="PT3H", timeoutIncludesWaits=included))
+    assert (trial.status, trial.lasted) == (status, timedelta(hours=hours))
+    if included:
+        assert trial.error is not None
+        assert (trial.error.code, trial.error.error_type) == (-1, "flow_error")
+
+
+def test_a_wait_that_a_service_elsewhere_ends_is_ended_by_hand(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(REVIEW), {"amount": 1})
+    assert run.resume(trial, {"final_decision": "approve"}) is True
+    assert (trial.status, run.resume(trial)) == ("completed", False)
 
 
 def test_nothing_that_could_end_it_is_said(run: TimeSkippingRunner) -> None:
