@@ -244,6 +244,7 @@ class Attempts:
             visit=run.visit,
             cancel_event=self.cancel_event,
             on_progress=self._progress,
+            callback_key=run.callback,
         )
         try:
             self._stop.arm()

@@ -31,7 +31,7 @@ from plaita.flow.text import read_definition, refused
 LATER_TYPES = frozenset(
     (
         *("loop", "while", "map", "filter", "find", "reduce", "child", "reference", "parallel", "http"),
-        *("kafka_queue", "http_callback"),
+        *("kafka_queue",),
         *("code", "calculate", "redis"),
     )
 )

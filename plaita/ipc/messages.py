@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
+from plaita.callback_url import CallbackKey
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame
 
@@ -116,6 +117,7 @@ class Run:
     ``definition``: given when the executor is thought not to hold the flow with this ``flow_hash``.
     ``action``: what to do with the node: run it; ``timed_out``: nothing, its process was killed; or end its wait with
     an ``event`` (whose data ``event`` is, JSON text, None meaning null), by ``timeout``, or as ``cancelled``.
+    ``callback``: what URLs of the execution are made with, None where the platform has no secret for it.
     """
 
     seq: int
@@ -139,6 +141,7 @@ class Run:
     results: dict[str, bytes] = field(default_factory=dict)
     state: dict[str, bytes] = field(default_factory=dict)
     event: bytes | None = None
+    callback: CallbackKey | None = None
 
     def to_frame(self) -> Frame:
         blobs: list[bytes] = []
@@ -174,6 +177,8 @@ class Run:
             "fresh": self.fresh,
             "has": has,
         }
+        if self.callback is not None:
+            header["callback"] = [self.callback.key, self.callback.base]
         if self.results:
             header["results"] = list(self.results)
         if self.state:
@@ -211,9 +216,17 @@ class Run:
             event=blobs.single("e"),
             results=blobs.named(_texts(header, "results")),
             state=blobs.named(_texts(header, "state")),
+            callback=_callback(header),
         )
         blobs.finish()
         return message
+
+
+def _callback(header: Mapping[str, Any]) -> CallbackKey | None:
+    said = _texts(header, "callback")
+    if len(said) not in (0, 2):
+        raise FrameError("callback: a key and a base are wanted")
+    return CallbackKey(*said) if said else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +300,7 @@ class Step:
             self.last_node,
             self.branch,
             False,
+            callback=run.callback,
         )
 
 

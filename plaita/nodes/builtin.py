@@ -9,6 +9,7 @@ from plaita.nodes.case import CaseNode
 from plaita.nodes.delay import DelayNode
 from plaita.nodes.end import EndNode
 from plaita.nodes.event import EventWaitNode
+from plaita.nodes.http_callback import HttpCallbackNode
 from plaita.nodes.if_node import IfNode
 from plaita.nodes.mock import MockNode
 from plaita.nodes.redis_queue import RedisQueueNode
@@ -27,6 +28,7 @@ BUILT_IN: tuple[type[Node], ...] = (
     DelayNode,
     ApprovalNode,
     RedisQueueNode,
+    HttpCallbackNode,
 )
 
 PURE_NODES: frozenset[type[Node]] = frozenset(BUILT_IN)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from plaita.callback_url import CallbackKey
 from plaita.flow import expressions
 from plaita.flow.basenode import BaseNode
 from plaita.flow.context import Context
@@ -43,7 +44,8 @@ class Execution:
 
     ``execution_id``, ``flow_id``, ``node_id``, ``tenant_id``: texts (``flow_id`` None for a flow without one).
     ``attempt``: 1 for the first, over all retries. ``visit``: 1 for the first time this node is reached in the
-    execution. ``cancel_event``: set when the node should stop. ``scope``: what expressions see.
+    execution. ``cancel_event``: set when the node should stop. ``scope``: what expressions see. ``callback_key``: makes
+    the URLs of ``http_callback`` nodes of this execution; None where the platform has no secret for them.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class Execution:
         "_on_progress",
         "_state",
         "attempt",
+        "callback_key",
         "cancel_event",
         "namespace",
         "scope",
@@ -70,6 +73,7 @@ class Execution:
         visit: int = 1,
         cancel_event: threading.Event | None = None,
         on_progress: Callable[[str], None] | None = None,
+        callback_key: CallbackKey | None = None,
     ) -> None:
         self._node = node
         self._context = context
@@ -80,6 +84,7 @@ class Execution:
         self.namespace = namespace
         self.attempt = attempt
         self.visit = visit
+        self.callback_key = callback_key
         self.cancel_event = cancel_event if cancel_event is not None else threading.Event()
 
     @property

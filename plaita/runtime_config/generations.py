@@ -14,6 +14,9 @@ from plaita.runtime_config.settings import ConnectionConfig, SupervisorConfig, s
 TASK_SCHEMA_VERSION = 1
 
 
+MASKED = "***"
+
+
 @dataclass(frozen=True, slots=True)
 class Generations:
     """The three ids of C2: hosts of one family understand each other's carriers."""
@@ -45,8 +48,7 @@ def generations(config: SupervisorConfig) -> Generations:
     ``cf1-``: what makes carriers understood (queue, group, dlq, schema, namespace). ``bg1-``: the budget a carrier is
     judged by. ``cfg1-``: all meaning; not what only tells one host from another or how it shows itself.
     """
-    shown = config.model_dump(mode="json")
-    shown["redis_url"] = mask_url(config.redis_url)
+    shown = _masked(config)
     groups = {name: setting.group for name, setting in settings_of(type(config)).items()}
     budget = {name: shown[name] for name, group in groups.items() if group == "budget"}
     meaning = {name: shown[name] for name, group in groups.items() if group != "appearance"}
@@ -56,6 +58,16 @@ def generations(config: SupervisorConfig) -> Generations:
 
 def effective(config: ConnectionConfig) -> dict[str, Any]:
     """Every setting with the value in force, passwords masked: for ``--check``, logs and the registry."""
-    shown: dict[str, Any] = config.model_dump(mode="json")
-    shown["redis_url"] = mask_url(config.redis_url) if config.embedded is None else None
+    shown = _masked(config)
+    if config.embedded is not None:
+        shown["redis_url"] = None
     return shown
+
+
+def _masked(config: ConnectionConfig) -> dict[str, Any]:
+    """All values; of a secret only where it leads to, or that there is one."""
+    values: dict[str, Any] = config.model_dump(mode="json")
+    for name, setting in settings_of(type(config)).items():
+        if setting.secret and values[name] is not None:
+            values[name] = mask_url(config.redis_url) if name == "redis_url" else MASKED
+    return values

@@ -29,9 +29,9 @@ The last column says what a bad value does: it *stops* the start, or *warns* and
 nonsense always stops. Yes/no variables are on for the exact text `1` only.
 
 **Secrets.** What the table names with `_FILE` can be given as a file that holds it (64 KiB at most; line ends behind it
-do not count). Under systemd there is a place between environment and file: `plaita.redis_url` and
-`plaita.credential_key` in `$CREDENTIALS_DIRECTORY`, which the units fill from `/etc/credstore` where they are there.
-Passwords are shown nowhere: not in logs, `status`, `check` or error messages.
+do not count). Under systemd there is a place between environment and file: `plaita.redis_url`, `plaita.credential_key`
+and `plaita.callback_secret` in `$CREDENTIALS_DIRECTORY`, which the units fill from `/etc/credstore` where they are
+there. Passwords are shown nowhere: not in logs, `status`, `check` or error messages.
 
 **Embedded.** `--embedded DIR` runs the bundled Valkey on a unix socket in `DIR`, with its data there. Other commands
 find it with the same flag or `PLAITA_EMBEDDED`. It excludes `--redis-url`; where the two come from different places,

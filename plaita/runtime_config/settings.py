@@ -26,6 +26,8 @@ from plaita.runtime_config.values import (
     as_log_level,
     as_module_list,
     as_name_list,
+    check_base_url,
+    check_callback_secret,
     check_epoch,
     check_identity,
     check_instance_id,
@@ -554,6 +556,28 @@ class SupervisorConfig(ConnectionConfig):
             "host:port or absolute paths of unix sockets, separated by commas",
         ),
     ] = ()
+    callback_secret: Annotated[
+        str | None,
+        AfterValidator(check_callback_secret),
+        Field(repr=False),
+        Setting(
+            ("PLAITA_CALLBACK_SECRET",),
+            "what the URLs of http_callback nodes are made with; the same on all hosts, and where the calls arrive",
+            "a text of 16 to 1024 printable characters",
+            secret=True,
+            empty_is_unset=True,
+        ),
+    ] = None
+    callback_base_url: Annotated[
+        str,
+        AfterValidator(check_base_url),
+        Setting(
+            ("PLAITA_CALLBACK_BASE_URL",),
+            "what those URLs begin with: where others reach the HTTP server that takes the calls",
+            "a URL such as https://flows.example, without user, query or fragment",
+            empty_is_unset=True,
+        ),
+    ] = ""
     quiet: Annotated[
         bool,
         Setting(

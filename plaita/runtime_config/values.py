@@ -124,6 +124,21 @@ def _server_place(value: str) -> str:
     return f"{host.lower()}:{int(port)}"
 
 
+def check_callback_secret(value: str | None) -> str | None:
+    """Long enough that nobody finds it by trying."""
+    if value is not None and (len(value) < 16 or len(value) > 1024 or not value.isprintable()):
+        raise ValueError("it is no text of 16 to 1024 printable characters")
+    return value
+
+
+def check_base_url(value: str) -> str:
+    """``http://`` or ``https://``, a host, perhaps a path; without the slash at its end."""
+    found = re.fullmatch(r"https?://[A-Za-z0-9._\[\]:-]+(/[A-Za-z0-9._~/-]*)?", value)
+    if found is None or len(value) > 1000:
+        raise ValueError("no http:// or https:// URL with a host")
+    return value.rstrip("/")
+
+
 ServerPlace = Annotated[str, AfterValidator(_server_place)]
 Identity = Annotated[str, AfterValidator(check_identity)]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]

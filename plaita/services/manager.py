@@ -10,6 +10,7 @@ from typing import Protocol
 
 from plaita.policy.backoff import backoff_s
 from plaita.services.bridges import QueueBridges
+from plaita.services.callbacks import EarlyCalls
 from plaita.services.events import EventFeed
 from plaita.services.host import ServiceHost
 from plaita.services.schedules import ScheduleService
@@ -35,6 +36,7 @@ class ServiceManager:
             "events": EventFeed,
             "schedules": ScheduleService,
             "redis_queue": QueueBridges,
+            "http_callback": EarlyCalls,
         }
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

@@ -187,6 +187,11 @@ class Keys:
         return [self.tasks(task_type), self.task_of(task_type), self.tasks_of_all(task_type), member, task_id]
 
     @property
+    def early_callbacks(self) -> str:
+        """A hash: HTTP calls that came before the executions of all tenants waited for them (DECISIONS 30)."""
+        return f"{self.queue}:callbacks:early"
+
+    @property
     def bridges(self) -> str:
         """A hash: digest of a wait -> what a host has begun to do for it on another server (DECISIONS 41)."""
         return f"{self.queue}:bridges"

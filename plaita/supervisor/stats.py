@@ -59,6 +59,8 @@ COUNTERS = (
     "schedules_failed",
     "schedules_bad",
     "service_failures",
+    "callbacks_kept_used",
+    "callbacks_kept_refused",
     "queue_messages",
     "queue_messages_bad",
     "queue_target_failures",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from plaita.callback_url import CallbackKey, execution_key
 from plaita.ipc.messages import Action, Answer, Need, Run, Step
 from plaita.policy.slot import Slot
 from plaita.store import executions
@@ -31,12 +32,15 @@ RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
 @dataclass(frozen=True, slots=True)
 class StepSettings:
     """``isolate`` is tenant, carrier or step; ``namespace`` goes into idempotency keys. ``cancel_limit_ms``: the time a
-    node gets to undo a wait that is cancelled."""
+    node gets to undo a wait that is cancelled. ``callback_secret`` and ``callback_base_url`` make the URLs of
+    ``http_callback`` nodes."""
 
     namespace: str
     isolate: str
     default_node_timeout_ms: int | None
     cancel_limit_ms: int = 5_000
+    callback_secret: str | None = field(default=None, repr=False)
+    callback_base_url: str = ""
 
 
 class StepPool(Protocol):
@@ -168,7 +172,15 @@ class Stepper:
             results=results,
             state=state,
             event=held.wake_data if action in ("event", "timeout") else None,
+            callback=self._callback_key(held),
         )
+
+    def _callback_key(self, held: Held) -> CallbackKey | None:
+        secret = self._settings.callback_secret
+        if secret is None or not any(node.type == "http_callback" for node in held.outline.nodes.values()):
+            return None
+        key = execution_key(secret, self._settings.namespace, held.tenant_id, held.execution_id)
+        return CallbackKey(key, self._settings.callback_base_url)
 
     def _step_message(self, held: Held, executor: Executor) -> Step:
         executor.node_id = held.node_id

@@ -165,6 +165,8 @@ def build_way(
                 isolate=config.isolate,
                 default_node_timeout_ms=config.default_node_timeout_ms,
                 cancel_limit_ms=int(config.kill_grace * 1000),
+                callback_secret=config.callback_secret,
+                callback_base_url=config.callback_base_url,
             ),
             sender,
             pool,

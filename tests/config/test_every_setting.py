@@ -33,6 +33,8 @@ RIGHT: dict[str, set[str]] = {
     "preload": {"", " ", "a b", "a\nb", "none", "yes", "nan", "inf", "x" * 5000},
     "deny_repos": WORDS | {"", " ", "a b", "x" * 5000},
     "redis_node_targets": {"", " "},
+    "callback_secret": {"", "9" * 30},
+    "callback_base_url": {""},
     "executor_user": {""},
     "default_node_timeout_ms": {"", " ", "0"},
     "task_max_age_seconds": {"0"},
@@ -48,7 +50,12 @@ RIGHT: dict[str, set[str]] = {
     "max_executor_rss_mib": {"0"},
 }
 SWITCH = {"", "0"}
-EMPTY_IN_THE_ENVIRONMENT_ONLY = {"embedded", "executor_user"}  # where `NAME=` in a unit file takes a setting back
+EMPTY_IN_THE_ENVIRONMENT_ONLY = {
+    "embedded",
+    "executor_user",
+    "callback_secret",
+    "callback_base_url",
+}  # where `NAME=` in a unit file takes a setting back
 
 
 def right(name: str, setting: Setting, place: str) -> set[str]:

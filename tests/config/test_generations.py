@@ -147,3 +147,14 @@ def test_every_flag_has_a_variable_of_plaita() -> None:
         assert setting.environment[0].startswith("PLAITA_"), name
         assert setting.about, name
         assert setting.right, name
+
+
+def test_C1_no_secret_is_among_the_values_that_are_shown_nor_in_an_id() -> None:
+    environ = {"PLAITA_CALLBACK_SECRET": "S3cr3t-marker of one", "PLAITA_REDIS_URL": "redis://:S3cr3t-marker@h/0"}
+    config = load_runtime_config("worker", environ=environ)
+    shown = effective(config)
+    assert "S3cr3t-marker" not in str(shown) + repr(config) + str(config)
+    assert (shown["callback_secret"], shown["redis_url"]) == ("***", "redis://:***@h/0")
+    other = load_runtime_config("worker", environ={**environ, "PLAITA_CALLBACK_SECRET": "S3cr3t-marker of another"})
+    assert generations(other) == generations(config)
+    assert effective(load_runtime_config("worker", environ={}))["callback_secret"] is None

@@ -272,7 +272,7 @@ def test_rule_3_types_of_later_builds_are_named(parse: Parse, node_type: str) ->
     (found,) = problems(parse, between({"type": node_type}))
     assert found == (
         f"nodes[1].type: node type {node_type!r} is not in this build; "
-        "known: approval, assignment, case, delay, end, event, if, mock, redis_queue, start, switch"
+        "known: approval, assignment, case, delay, end, event, http_callback, if, mock, redis_queue, start, switch"
     )
 
 

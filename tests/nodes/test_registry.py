@@ -31,6 +31,7 @@ def test_the_built_in_types(registry: NodeRegistry) -> None:
         "delay",
         "end",
         "event",
+        "http_callback",
         "if",
         "mock",
         "redis_queue",

@@ -1,0 +1,71 @@
+"""Executions that wait for HTTP calls, on real supervisors (DECISIONS 30)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hosts import World, until
+
+from plaita import jsontext
+from plaita.services.callbacks import CallbackIntake
+from plaita.store.keys import Keys
+from plaita.store.runner_async import AsyncRunner
+
+SECRET = "S3cr3t-marker of the platform"
+
+
+class Host:
+    """What the HTTP server of a console lends."""
+
+    consumer = "console"
+    redis_targets: tuple[str, ...] = ()
+
+    def __init__(self, url: str, keys: Keys) -> None:
+        self.runner, self.keys = AsyncRunner(url), keys
+
+    async def run(self, call: Any) -> Any:
+        return await self.runner.run(call)
+
+    def tell(self, level: Any, event: str, **fields: Any) -> None: ...
+
+    def count(self, name: str, amount: int = 1) -> None: ...
+
+
+def post(world: World, path: str, body: bytes) -> int:
+    async def run() -> int:
+        host = Host(world.url, world.keys)
+        status, _, _ = await CallbackIntake(host, SECRET).handle(
+            "POST", path, {"Content-Type": "application/json"}, {}, body
+        )
+        await host.runner.close()
+        return status
+
+    return asyncio.run(run())
+
+
+def test_E1_a_call_to_its_url_wakes_an_execution_once_each_visit_has_its_own(world: World) -> None:
+    world.chain("f", {"type": "http_callback", "id": "w/é"})
+    environment = {"PLAITA_CALLBACK_SECRET": SECRET, "PLAITA_CALLBACK_BASE_URL": "https://flows.example/"}
+    supervisor = world.serving(environment=environment, lease_ttl_seconds=600, claim_min_idle_ms=600_000)
+    execution = world.start("f")
+    until(lambda: world.get(execution)["status"] == "suspended", "the wait")
+    pending = jsontext.loads(world.row(execution).results["w/é"])
+    url = pending["service_config"]["callback_config"]["full_url"]
+    assert url.startswith("https://flows.example/callback/default/")
+    path = url.removeprefix("https://flows.example")
+    assert post(world, path[:-1] + "x", b"{}") == 404
+    assert post(world, path, b'{"n":1}') == 200
+    row = world.wait(execution)
+    assert row["status"] == "completed"
+    assert row["output"]["w/é"]["event_data"]["request_data"]["body"] == {"n": 1}
+    assert post(world, path, b'{"n":2}') == 409
+    assert SECRET not in supervisor.text() + str(row)
+
+
+def test_decision_30_without_a_secret_the_wait_fails_and_says_so(world: World) -> None:
+    world.chain("f", {"type": "http_callback", "id": "w", "errorHandler": {"code": 7}})
+    world.serving()
+    row = world.run("f")
+    assert (row["status"], row["error"]["code"]) == ("error", 7)
+    assert "PLAITA_CALLBACK_SECRET is not set" in row["error"]["message"]
