@@ -404,6 +404,7 @@ def test_T4_a_purge_leaves_no_task_behind(world):
     perform(world, tenants.purge(world.keys, "acme", 60_000, force=True))
     assert tasks_left(world) == []
     assert world.raw("ZCARD", world.keys.delayed) == 0
+    assert world.raw("EXISTS", world.keys.tasks_of_all("approval")) == 0
 
 
 # -- many, and what cannot be read ------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plaita import Flow
+from plaita import Flow, Node
 from plaita.testing import TimeSkippingRunner
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "waiting"
@@ -78,3 +79,14 @@ def test_refund(run: TimeSkippingRunner) -> None:
     assert [one.node_id for one in run.waiting] == ["think-again"], "an early event waits for its node"
     assert run.finish(trial).output == {"refunded": 12, "receipt": "B-17"}
     assert trial.lasted == timedelta(days=1)
+
+
+def test_what_the_page_shows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (EXAMPLES.parents[1] / "docs" / "waiting.md").read_text("utf-8")
+    [shown] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "TimeSkippingRunner" in block]
+    monkeypatch.chdir(EXAMPLES)
+    names: dict[str, Any] = {"MyNode": type("MyNode", (Node,), {"node_type": "mine"})}
+    exec(compile(shown, "docs/waiting.md", "exec"), names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert len(tests) == 1
+    tests[0]()
