@@ -34,13 +34,14 @@ from plaita.errors import PlaitaError
 from plaita.server import FlowWorker
 from plaita.storage import ExecutionState, ExecutionStorage, FlowStorage, RedisExecutionStorage, RedisFlowStorage
 from plaita.store import dead_letters
-from plaita.store.keys import STATUSES
+from plaita.store.keys import STATUSES, Keys
 from plaita.tenancy import tenant_context
 from plaita.testing.server import Server
 
 PAIRS = [("a", "a-b"), ("default", "租户"), ("x" * 200, "default"), ("ab", "a")]
 EXECUTION, FLOW, LETTER, KEY, EVENT = "execution", "flow", "letter", "start key", "event"
 SCHEDULE, YEARLY = "schedule", "0 0 1 1 *"
+APPROVAL = "approval"
 STATES = ("pending", "running", "suspended", "completed", "error", "cancelled", "deleted")
 
 # -- what takes which id ------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ NO_IDS = frozenset(
         "requeue", "idle_minutes", "dry_run", "yes", "match_reason", "cause", "node", "since", "until",
         "everything", "unblock", "rate", "everybody", "number", "input", "ignored_keys", "key_prefix", "brief",
         "socket", "instance", "instance_id", "event_type", "cron", "tz", "misfire", "label", "disabled",
-        "enabled", "count",
+        "enabled", "count", "by", "approve", "reject", "decision", "comment", "form",
     }
 )  # fmt: skip
 
@@ -74,6 +75,8 @@ COMMANDS: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("dlq show", "dlq_id"): (LETTER, ["dlq", "show", "{id}"]),
     ("event publish", "correlation_id"): (EXECUTION, ["event", "publish", "e", "--correlation-id", "{id}"]),
     ("event publish", "event_id"): (EVENT, ["event", "publish", "e", "--event-id", "{id}"]),
+    ("approval show", "approval_id"): (APPROVAL, ["approval", "show", "{id}"]),
+    ("approval decide", "approval_id"): (APPROVAL, ["approval", "decide", "{id}", "--approve", "--by", "ann"]),
     ("dlq replay", "flow"): (FLOW, ["dlq", "replay", "--flow", "{id}"]),
     ("schedule put", "schedule_id"): (SCHEDULE, ["schedule", "put", "{id}", "--flow", "own", "--cron", YEARLY]),
     ("schedule put", "flow"): (FLOW, ["schedule", "put", "s", "--flow", "{id}", "--cron", YEARLY]),
@@ -147,8 +150,8 @@ class Scene:
     a: str
     b: str
     ids: dict[str, str]
-    """state -> an execution of A's in it; ``flow``, ``letter``, ``key``, ``event`` and ``schedule``: ids of A's of
-    those kinds."""
+    """state -> an execution of A's in it; ``flow``, ``letter``, ``key``, ``event``, ``schedule`` and ``approval``: ids
+    of A's of those kinds."""
 
     def known(self, kind: str) -> list[str]:
         if kind == EXECUTION:
@@ -173,7 +176,16 @@ class Scene:
             if cursor == "0":
                 break
         if self.a == "default":  # its keys stand beside everybody's: only those with what was made for it
-            of_tenants = ("execution:", "flow:", "flow_list", "flow_versions:", "start-dedup:", "event:", "schedule")
+            of_tenants = (
+                "execution:",
+                "flow:",
+                "flow_list",
+                "flow_versions:",
+                "start-dedup:",
+                "event:",
+                "schedule",
+                "service:",
+            )
             words = tuple(f"{keys.ns}:{word}" for word in of_tenants)
             names = {name for name in names if name.decode().startswith(words)}
         return {name.decode(): raw(self.world, "DUMP", name) for name in names}
@@ -204,6 +216,8 @@ def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) ->
             raw(world, "ZREM", keys.index("pending"), ids[state])
             raw(world, "ZADD", keys.index(state), 1, ids[state])
     client.start(ids["flow"], dedup_key=ids["key"])
+    ids["approval"] = f"approval_ok_{mark}"
+    ask_ann(world, keys, ids["suspended"], ids["approval"])
     ids["schedule"] = f"schedule{mark}"
     client.put_schedule(ids["schedule"], ids["flow"], YEARLY, input={"secret": "of-a"})
     client.publish("e", {"secret": "of-a"}, event_id=ids["event"], correlation_id=ids["suspended"])
@@ -213,6 +227,23 @@ def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) ->
     ids["letter"] = raw(world, "XADD", world.keys.dead_letters, "*", "payload", jsontext.dumps(letter)).decode()
     assert world.do(dead_letters.get(world.keys, ids["letter"])) is not None
     return Scene(world, a, b, ids)
+
+
+def ask_ann(world: TenantsWorld, keys: Keys, execution_id: str, approval_id: str) -> None:
+    """The execution waits for the approval, as a suspended approval node leaves it."""
+    places = keys.task_places("approval", approval_id)
+    people = {"approvers": ["ann"], "strategy": "any", "auto_escalation": False, "escalation_timeout_hours": 24}
+    config = {
+        "approval_config": {"title": "of-a", "content": "of-a", "type": "manual"},
+        "approver_config": {**people, "escalation_approvers": []},
+        "form_config": {"fields": [], "allow_comments": True, "require_comments": False},
+        "notification_config": {},
+    }
+    row = {"wait": "1", "wait_since": "1", "wait_task": "\n".join(places), "wait_config": jsontext.dumps(config)}
+    for name, value in row.items():
+        raw(world, "HSET", keys.row(execution_id), name, value)
+    raw(world, "ZADD", places[0], 1, approval_id)
+    raw(world, "HSET", places[1], approval_id, execution_id)
 
 
 def said(text: str, name: str) -> str:
@@ -290,6 +321,8 @@ def test_the_same_commands_find_the_ids_for_their_own_tenant(scene: Scene, tmp_p
     assert own(["show", "{id}"], scene.ids["deleted"])[0] == 1
     assert own(["flow", "show", "{id}"], scene.ids["flow"])[0] == 0
     assert own(["dlq", "show", "{id}"], scene.ids["letter"])[0] == 0
+    assert own(["approval", "show", "{id}"], scene.ids["approval"])[0] == 0
+    assert own(["approval", "decide", "{id}", "--approve", "--by", "ann"], scene.ids["approval"])[0] == 0
     assert "1 of 1" in own(["dlq", "list"], "-")[2]
     assert own(["start", scene.ids["flow"], "--id", "{id}"], scene.ids["pending"])[0] == 1
     assert "before with this key" in own(["start", scene.ids["flow"], "--dedup-key", "{id}"], scene.ids["key"])[1]
@@ -346,6 +379,8 @@ CLIENT: dict[tuple[str, str], tuple[str, Method]] = {
     ("replay_dead_letters", "wanted"): (FLOW, lambda c, name: c.replay_dead_letters(Wanted(flow_id=name), _mine(c))),
     ("publish", "correlation_id"): (EXECUTION, lambda c, name: c.publish("e", correlation_id=name)),
     ("publish", "event_id"): (EVENT, lambda c, name: c.publish("e", event_id=name)),
+    ("approval", "approval_id"): (APPROVAL, lambda c, name: c.approval(name)),
+    ("decide", "approval_id"): (APPROVAL, lambda c, name: c.decide(name, "approve", "ann")),
     ("put_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.put_schedule(name, "own", YEARLY)),
     ("put_schedule", "flow_id"): (FLOW, lambda c, name: c.put_schedule("s", name, YEARLY)),
     ("trigger_schedule", "schedule_id"): (SCHEDULE, lambda c, name: c.trigger_schedule(name)),
