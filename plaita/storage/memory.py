@@ -18,7 +18,7 @@ _servers: list[PrivateServer] = []
 _numbers = itertools.count(1)
 
 
-def _server() -> PrivateServer:
+def shared_server() -> PrivateServer:
     """The one of this process, started when its URL is first asked for."""
     with _lock:
         if not _servers:
@@ -31,7 +31,7 @@ class MemoryExecutionStorage(RedisExecutionStorage):
 
     def __init__(self, *, tenant: str = DEFAULT_TENANT, retention_days: float = RETENTION_DAYS) -> None:
         super().__init__(key_prefix=f"memory{next(_numbers)}", tenant=tenant, retention_days=retention_days)
-        self._locate = lambda: _server().url
+        self._locate = lambda: shared_server().url
 
 
 class MemoryFlowStorage(RedisFlowStorage):
@@ -39,4 +39,4 @@ class MemoryFlowStorage(RedisFlowStorage):
 
     def __init__(self, *, tenant: str = DEFAULT_TENANT) -> None:
         super().__init__(key_prefix=f"memory{next(_numbers)}", tenant=tenant)
-        self._locate = lambda: _server().url
+        self._locate = lambda: shared_server().url

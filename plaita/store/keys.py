@@ -201,6 +201,16 @@ class Keys:
         return f"{self.queue}:bridges:lock:{digest}"
 
     @property
+    def event_subscriptions(self) -> str:
+        """A hash: subscription id -> record, of programs that use ``plaita.event``. Executions' waits stand in rows."""
+        return f"{self.ns}:event:subscriptions"
+
+    @property
+    def event_cursor(self) -> str:
+        """The log id up to which events were looked through again (ledger E3)."""
+        return f"{self.ns}:event_reconcile:cursor"
+
+    @property
     def event_log(self) -> str:
         """A stream of all events of all tenants, read by who wakes those that wait."""
         return f"{self.queue}:events"
