@@ -540,7 +540,7 @@ class SupervisorConfig(ConnectionConfig):
         bool,
         Setting(
             ("PLAITA_NO_SERVICES",),
-            "--no-services: run no timers and services",
+            "--no-services: read no events, run no services; timers are moved all the same",
             "1 or 0",
             flag="--no-services",
             switch=True,

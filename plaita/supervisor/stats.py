@@ -52,6 +52,7 @@ COUNTERS = (
     "delayed_bad",
     "events_read",
     "events_bad",
+    "events_failed",
     "waits_woken",
     "subscriptions_residual",
     "schedules_fired",

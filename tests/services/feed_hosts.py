@@ -12,6 +12,7 @@ from plaita.services.events import EventFeed
 from plaita.store.call import Answer, Call
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
+from plaita.supervisor.stats import Stats
 from plaita.testing.server import Server
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Host:
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     work: list[str] = field(default_factory=list)
     dead: asyncio.Event = field(default_factory=asyncio.Event)
+    stats: Stats = field(default_factory=Stats)
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
     freezes_at: int = 0
 
@@ -65,6 +67,7 @@ class Host:
         self.told.append((event, fields))
 
     def count(self, name: str, amount: int = 1) -> None:
+        self.stats.add(name, amount)  # knows all counters there are
         self.counts[name] += amount
 
 

@@ -181,14 +181,13 @@ def waits(facts: ExecutionFacts) -> Iterable[Finding]:
     if gone:
         names = [row.execution_id for row in gone]
         overdue = [row.execution_id for row in gone if (row.due_s or 0) < -OVERDUE_S]
-        first = (overdue or names)[0]
         yield error(
             "executions.timers",
             f"{plural(len(gone), 'wait')} with a deadline and without a timer, {len(overdue)} overdue: "
             + sample(overdue or names),
             "a timer for each deadline",
             "the deadline will pass and nothing happens: the delayed set was lost, or a part of it",
-            f"plaita resume {first} --type timeout{facts.of_tenant}, once the deadline is over, for each",
+            f"plaita reindex{facts.of_tenant} makes them anew; what is overdue times out at once then",
         )
     late = [row for row in waiting if row.timer and (row.due_s or 0) < -OVERDUE_S]
     if late:
