@@ -227,7 +227,8 @@ def _drain(drain: Mapping[str, Any], now_ms: int) -> str:
     words = f"{one_line(drain.get('phase'))} since {_since(drain.get('since'), now_ms)}, {_count(drain, 'left')} left"
     words += f", killed after {seconds(drain.get('timeout_s'))}" if drain.get("phase") == "draining" else ""
     receipt = part(drain, "receipt")
-    done = [f"{value} {name.replace('_', ' ')}" for name, value in receipt.items() if isinstance(value, int)]
+    names = {**{name: name.replace("_", " ") for name in receipt}, "left": "given up"}
+    done = [f"{value} {names[name]}" for name, value in receipt.items() if isinstance(value, int)]
     return words + (f"; {', '.join(done)}" if done else "")
 
 

@@ -68,9 +68,10 @@ def left_line(status: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def receipt(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
-    """What became of the work that a drain found: finished, handed on, killed (the difference of the counters)."""
+    """What became of the work that a drain found: finished, handed on, killed, left (given up: Redis did not take it);
+    after an undrain the difference of the counters."""
     given = part(after, "drain").get("receipt")
     if isinstance(given, Mapping):
-        return {name: int(given.get(name) or 0) for name in ("finished", "handed_on", "killed")}
+        return {name: int(given.get(name) or 0) for name in ("finished", "handed_on", "killed", "left")}
     first, last = part(before, "counters"), part(after, "counters")
     return {name: int(last.get(name) or 0) - int(first.get(name) or 0) for name in ("finished", "handed_on", "killed")}

@@ -105,6 +105,7 @@ class Draining:
 
     def _give_up(self) -> None:
         self.gave_up = bool(self._carries)
+        self._life.drain.left = len(self._carries)
         for held in self._keeper.held:
             held.abandoned.set()
         self._giving_up = self._loop.call_later(CANCEL_S, self._carries.cancel_all)
@@ -136,4 +137,4 @@ class Draining:
     def log_receipt(self) -> None:
         """Once, at the end of the process: what became of the work that the drain found."""
         receipt = self._life.drain.receipt(self._stats.snapshot())
-        logs.info("drain.receipt", **receipt, left=len(self._carries), seconds=round(self.spent_s, 3))
+        logs.info("drain.receipt", **receipt, seconds=round(self.spent_s, 3))

@@ -21,18 +21,20 @@ RECEIPT = ("finished", "handed_on", "killed")
 @dataclass(slots=True)
 class Drain:
     """``since`` is epoch ms, ``began`` and ``deadline`` boot ms (None: there is no such time yet); ``before`` are the
-    counters when it began; ``killing``: its time is over."""
+    counters when it began; ``killing``: its time is over; ``left``: executions that it gave up, since Redis did not
+    take what was to be written."""
 
     since: int | None = None
     began: int | None = None
     deadline: int | None = None
     timeout_s: float = 0.0
     killing: bool = False
+    left: int = 0
     before: dict[str, int] = field(default_factory=dict)
 
     def receipt(self, counters: Mapping[str, int]) -> dict[str, int]:
         """What became of the work that it found."""
-        return {name: counters[name] - self.before.get(name, 0) for name in RECEIPT}
+        return {**{name: counters[name] - self.before.get(name, 0) for name in RECEIPT}, "left": self.left}
 
 
 @dataclass(slots=True)

@@ -356,7 +356,7 @@ def test_drain_wait_tells_what_is_left_and_ends_with_a_receipt(
 ) -> None:
     monkeypatch.setattr(drain_waiting, "POLL_SECONDS", 0.01)
     busy = {**STATUS, "status": "draining", "drain": {"phase": "draining", "left": 1, "receipt": None}}
-    receipt = {"finished": 1, "handed_on": 2, "killed": 0}
+    receipt = {"finished": 1, "handed_on": 2, "killed": 0, "left": 3}
     done = {**busy, "executors": [], "drain": {"phase": "drained", "left": 0, "receipt": receipt}}
     answers = (STATUS, {"ok": True}, busy, busy, done)
     answered = plaita_supervisor("drain", "--wait", "--json", "--socket", serve(supervisor_of(*answers)))

@@ -139,9 +139,12 @@ def test_queue_disk_redis_and_deaths_are_told() -> None:
 
 def test_a_drain_is_told_with_what_is_left() -> None:
     drain = {"phase": "draining", "since": "2025-11-30T11:59:48.000Z", "left": 2, "timeout_s": 30.0,
-             "receipt": {"finished": 1, "handed_on": 3, "killed": 0}}  # fmt: skip
+             "receipt": {"finished": 1, "handed_on": 3, "killed": 0, "left": 1}}  # fmt: skip
     text = "\n".join(texts(page(status(drain=drain), 120, NOW)))
-    assert "draining since 11:59:48 UTC (12 s), 2 left, killed after 30 s; 1 finished, 3 handed on, 0 killed" in text
+    assert (
+        "draining since 11:59:48 UTC (12 s), 2 left, killed after 30 s; 1 finished, 3 handed on, 0 killed, 1 given up"
+        in text
+    )
 
 
 def test_a_reload_is_told_while_it_goes_on_and_when_it_failed() -> None:

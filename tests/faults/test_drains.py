@@ -18,7 +18,7 @@ def test_a_drain_that_was_undone_does_not_kill_in_the_next_one(world: World) -> 
     supervisor.busy("a")
     supervisor.ask("drain", deadline=60)  # what the first would have given up on 1 s and 3 s later must live on
     status = supervisor.wait_status(lambda s: s["drain"]["phase"] == "drained", "the second drain")
-    assert status["drain"]["receipt"] == {"finished": 0, "handed_on": 1, "killed": 0}
+    assert status["drain"]["receipt"] == {"finished": 0, "handed_on": 1, "killed": 0, "left": 0}
     supervisor.ask("undrain")
     assert world.wait(execution)["status"] == "completed"
     assert len(file.read_text().splitlines()) == 1

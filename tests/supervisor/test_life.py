@@ -25,9 +25,10 @@ def test_the_worst_reason_is_told(reasons: list[int], code: int) -> None:
 
 
 def test_a_receipt_counts_from_the_begin_of_the_drain() -> None:
-    drain = Drain(before={"finished": 5, "handed_on": 0, "killed": 2})
+    drain = Drain(before={"finished": 5, "handed_on": 0, "killed": 2}, left=1)
     assert drain.receipt({"finished": 7, "handed_on": 3, "killed": 2, "steps": 9}) == {
         "finished": 2,
         "handed_on": 3,
         "killed": 0,
+        "left": 1,
     }
