@@ -119,6 +119,8 @@ def _taken(
         config, details = jsontext.loads(task.config), _details(task)
         approval.terms_of(config)
         approval.form_fields(config)
+        for one in details:
+            approval.decided(one)
     except _UNREADABLE:
         raise refused("unreadable", task.task_id, who) from None
     try:

@@ -471,6 +471,14 @@ def test_one_that_cannot_be_read_hides_no_other(world, said):
         assert caught.value.reason == "unreadable"
 
 
+@pytest.mark.parametrize("decisions", [b"{", b"5", b"[5]", b"[{}]", b'{"ann":1}'])
+def test_decisions_that_cannot_be_read_are_left_as_they_are(world, decisions):
+    asked(world, config("all"))
+    world.raw("HSET", world.keys.row("e"), "wait_decisions", decisions)
+    assert refused(world, "ann") == "unreadable"
+    assert "problem" in perform(world, approvals.list_approvals(world.keys))["approvals"][0]
+
+
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "5", None])
 def test_what_is_no_limit(world, limit):
     with pytest.raises(InputError, match="limit"):

@@ -157,6 +157,10 @@ def delay_ends(stage: Stage, said: list[str]) -> None:
     stage.deadline()
 
 
+def by_itself(stage: Stage, said: list[str]) -> None:
+    """Nothing happens."""
+
+
 def delay_hurried(stage: Stage, said: list[str]) -> None:
     stage.at("w")
     stage.publish("delay_trigger", {"why": "now"})
@@ -228,6 +232,7 @@ def fails_at_first(stage: Stage, said: list[str]) -> None:
 
 SCENARIOS: dict[str, tuple[list[dict[str, Any]], Callable[[Stage, list[str]], None], list[str]]] = {
     "a delay ends": (chain({"type": "delay", "id": "w", "delay_seconds": 3, "delay_unit": "days"}), delay_ends, []),
+    "a delay of nothing": (chain({"type": "delay", "id": "w", "delay_seconds": 0}), by_itself, []),
     "a delay ends earlier": (chain({"type": "delay", "id": "w", "delay_seconds": 3600}), delay_hurried, []),
     "a delay with a shorter limit": (
         chain({"type": "delay", "id": "w", "delay_seconds": 5000, "timeout": "PT1H"}),

@@ -123,6 +123,22 @@ def test_an_approval_that_nobody_decides_ends_at_its_deadline(run: TimeSkippingR
     assert (trial.output, trial.lasted) == (False, timedelta(days=3))
 
 
+def test_what_is_asked_again_is_another_approval(run: TimeSkippingRunner) -> None:
+    flow = chain({**REVIEW, "approval_strategy": "any", "approvers": ["ann"]}, {"type": "if", "id": "ok"})
+    branch = flow["nodes"][2]
+    branch["condition"] = {"field": "$NODE.review.approved", "operator": "eq", "value": True}
+    branch["elseNext"] = "review"
+    trial = run.start(flow, {"amount": 1})
+    first = run.waiting[0].approval_id
+    run.reject("review", by="ann")
+    second = run.waiting[0].approval_id
+    assert first != second
+    with pytest.raises(RefusedError, match="nobody is asked"):
+        run.approve(str(first), by="ann")
+    run.approve(str(second), by="ann")
+    assert trial.status == "completed"
+
+
 def test_a_decision_that_is_due_with_the_deadline_is_too_late(run: TimeSkippingRunner) -> None:
     run.after(lambda: run.approve("review", by="ann"), days=3)
     run.start(chain({**REVIEW, "approval_strategy": "any"}), {"amount": 1})
