@@ -27,6 +27,9 @@ DEFAULT_GROUP = "plaita-workers"
 STATUSES = ("pending", "running", "suspended", "completed", "error", "cancelled")
 TERMINAL = frozenset({"completed", "error", "cancelled"})
 
+LOOKED_FOR = frozenset({"redis_queue"})
+"""Types of services whose hosts look for the tasks of all tenants, and drop there what an execution left behind."""
+
 RESERVED_IDS = frozenset({"index", "expiry"})
 RESERVED_TENANTS = frozenset(
     {
@@ -183,8 +186,10 @@ class Keys:
 
     def task_places(self, task_type: str, task_id: str) -> list[str]:
         """What ``lib/subscriptions.lua`` keeps of a service's task."""
-        member = f"{self.tenant or DEFAULT_TENANT}:{task_id}"
-        return [self.tasks(task_type), self.task_of(task_type), self.tasks_of_all(task_type), member, task_id]
+        places = [self.tasks(task_type), self.task_of(task_type)]
+        if task_type in LOOKED_FOR:
+            places += [self.tasks_of_all(task_type), f"{self.tenant or DEFAULT_TENANT}:{task_id}"]
+        return [*places, task_id]
 
     @property
     def early_callbacks(self) -> str:

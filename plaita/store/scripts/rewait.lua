@@ -13,7 +13,7 @@ local function put_back(id, index, task, since)
     table.remove(places, 1)
     _, new = subscribe(id, places)
   end
-  if #of_task == 5 then
+  if #of_task >= 3 then
     _, more = assign(id, of_task, given(since) and since or '0')
   end
   return new + more > 0

@@ -1,7 +1,7 @@
 -- A wait in the index of subscriptions (DECISIONS 28). The row's `wait_index` names all places it stands in, a line each:
 -- execution id, hash of key sets, key set, set of who uses that key set, sets of the index. `wait_task`, of a service's
--- task, likewise: sorted set, hash, sorted set of all tenants, member there, task id. Sets of ids, so that doing it twice
--- changes nothing and nothing is counted.
+-- task, likewise: sorted set, hash, of some also the sorted set of all tenants and the member there, task id. Sets of ids, so
+-- that doing it twice changes nothing and nothing is counted.
 local function lines_of(joined)
   local lines = {}
   for line in string.gmatch(joined or '', '[^\n]+') do
@@ -21,8 +21,10 @@ end
 
 -- `task`: what `wait_task` has. Returns the value for it, and how many places were new.
 local function assign(id, task, since)
-  local new = redis.call('ZADD', task[1], since, task[5]) + redis.call('HSET', task[2], task[5], id)
-  new = new + redis.call('ZADD', task[3], since, task[4])
+  local new = redis.call('ZADD', task[1], since, task[#task]) + redis.call('HSET', task[2], task[#task], id)
+  if #task == 5 then
+    new = new + redis.call('ZADD', task[3], since, task[4])
+  end
   return table.concat(task, '\n'), new
 end
 
