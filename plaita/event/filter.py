@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from plaita.client import operations, resuming
+from plaita.client import resuming
 from plaita.errors import RefusedError
 from plaita.event.model import Event, EventSubscription
 from plaita.event.redis import RedisEventBus
-from plaita.store.keys import TERMINAL, Keys
+from plaita.store.keys import Keys
 
 PROCESSED_KEPT = 100
 
@@ -41,13 +41,9 @@ class EventFilter:
 
     def _one(self, event: Event, subscription: EventSubscription) -> int:
         keys = self._bus.client.keys.for_tenant(subscription.tenant_id)
-        execution = subscription.execution_id
-        status = self._bus.perform(operations.statuses(keys, [execution]))[execution]
-        if status is None or status in TERMINAL:
-            return self._remove(subscription, status or "gone")
         said = self._resume(keys, event, subscription)
         if said is None or said.get("already_terminal"):
-            return self._remove(subscription, "over")
+            return self._remove(subscription, "gone" if said is None else said["status"])
         if not said["resumed"]:
             return 0  # it does not wait now: the event is kept for it where it will (DECISIONS 27)
         subscription.processed_events = [*subscription.processed_events, event.event_id][-PROCESSED_KEPT:]

@@ -231,7 +231,8 @@ def test_a_host_that_was_frozen_anywhere_wakes_nobody_again(world, feeds, freeze
     assert woken(world) == sorted([*names, "filtered"])
 
 
-def test_what_a_host_was_at_is_taken_up_at_once_in_its_next_life(world, feeds) -> None:
+def test_what_a_host_was_at_is_taken_up_at_once_in_its_next_life(world, feeds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "RECLAIM_IDLE_MS", 600_000)
     for number in range(40):
         waiting(world, f"e{number}")
         publish(world, correlation=f"e{number}")

@@ -87,12 +87,15 @@ def test_the_documented_rule_is_enough_for_all_that_plaita_does(
     world.chain("f", {"type": "mock", "id": "a", "value": 1})
     assert world.run("f")["status"] == "completed"
     world.chain("w", {"type": "t_wait", "id": "w", "file": str(folder / "entries"), "subscriptionTimeout": 600})
-    woken, cancelled = world.start("w"), world.start("w")
-    for waiting in (woken, cancelled):
+    woken, cancelled, told, early = (world.start("w") for _ in range(4))
+    plaita(world, "event", "publish", "go", "--correlation-id", early)
+    for waiting in (woken, cancelled, told):
         until(lambda waiting=waiting: world.get(waiting)["status"] == "suspended", "the wait")
         plaita(world, "show", waiting)
     plaita(world, "resume", woken, "--type", "event")
-    assert world.wait(woken)["status"] == "completed"
+    plaita(world, "event", "publish", "go", "--correlation-id", told, "--event-id", "one")
+    for execution in (woken, told, early):
+        assert world.wait(execution)["status"] == "completed"
     plaita(world, "cancel", cancelled)
     until(lambda: world.get(cancelled)["status"] == "cancelled", "the end of the wait")
     world.chain("held", {"type": "t_line", "id": "held", "file": str(folder / "line"), "until": str(folder / "go")})
