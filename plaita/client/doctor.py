@@ -219,9 +219,11 @@ def _queue(
             consumers[name] = queue.Consumer(name, before.pending + pending, min(before.idle_s, idle_ms / 1000))
         if found.pending:
             stamps += [queue.Stamp(*one) for one in asking.ask(looking.stamps(keys, letter)) or ()]
+    events = asking.ask(looking.event_log(keys))
     causes, letters, more = _letters(asking, keys)
     return queue.QueueFacts(
         streams=streams,
+        events=None if events is None else _stream(keys.event_log, events),
         registry=known,
         consumers=list(consumers.values()),
         delayed=0 if aside is None else aside.delayed,

@@ -115,6 +115,15 @@ class Stream:
 
 def stream(keys: Keys, letter: str) -> Call[Stream]:
     """``q`` or ``w`` as of one moment."""
+    return _stream(keys, keys.stream(letter))
+
+
+def event_log(keys: Keys) -> Call[Stream]:
+    """The log of events as of one moment."""
+    return _stream(keys, keys.event_log)
+
+
+def _stream(keys: Keys, name: str) -> Call[Stream]:
 
     def parse(reply: Sequence[Any]) -> Stream:
         oldest = (text(reply[5][0]), text(reply[5][1]), int(reply[5][2])) if reply[5] else None
@@ -133,7 +142,7 @@ def stream(keys: Keys, letter: str) -> Call[Stream]:
         )
 
     arguments = (keys.group, CONSUMERS)
-    return Call("looking.stream", script("look_stream"), (keys.stream(letter),), arguments, "writer", True, parse)
+    return Call("looking.stream", script("look_stream"), (name,), arguments, "writer", True, parse)
 
 
 def stamps(keys: Keys, letter: str) -> Call[list[tuple[str, str, int]]]:

@@ -55,10 +55,11 @@ class Stamp:
 class QueueFacts:
     """``streams`` None: this user may not look. ``overdue``: delayed deliveries due more than OVERDUE_S ago, the oldest
     by ``overdue_s``. ``causes``: dead letters of the last 24 h by cause, complete unless ``more_letters``. ``parked``:
-    carriers over quota, by tenant, the largest first."""
+    carriers over quota, by tenant, the largest first. ``events``: the log of events, None: not looked at."""
 
     streams: Sequence[Stream] | None
     registry: RegistryFacts
+    events: Stream | None = None
     consumers: Sequence[Consumer] = ()
     delayed: int = 0
     overdue: int = 0
@@ -159,6 +160,26 @@ def backlog(facts: QueueFacts) -> Iterable[Finding]:
             )
         else:
             yield fine("queue.lag", value)
+
+
+def events(facts: QueueFacts) -> Iterable[Finding]:
+    """Is there anybody who wakes those that wait for events?"""
+    log = facts.events
+    if log is None or log.kind == "none" or not log.length:
+        return
+    waiting = log.length if not log.group else log.lag or 0
+    late = log.waiting_s is not None and log.waiting_s > BACKLOG_WARNING_S
+    if log.kind != "stream" or not log.group or late:
+        yield warning(
+            "queue.events",
+            f"{log.name}: {plural(waiting, 'event')} that nobody has read"
+            + (f", the oldest for {span(log.waiting_s)}" if late and log.waiting_s else ""),
+            f"read within {span(BACKLOG_WARNING_S)}",
+            "executions that wait for them stand still, and the log grows",
+            "start a supervisor without --no-services on this queue; its log says what keeps it from reading",
+        )
+    else:
+        yield fine("queue.events", f"{log.name}: {waiting} not yet read, {log.pending} in work")
 
 
 def pending(facts: QueueFacts) -> Iterable[Finding]:
@@ -311,7 +332,7 @@ def left_alone(facts: QueueFacts) -> Iterable[Finding]:
 Check = Callable[[QueueFacts], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    readers, streams, backlog, pending, consumers, delayed, dead_letters, parked, left_alone,
+    readers, streams, backlog, events, pending, consumers, delayed, dead_letters, parked, left_alone,
 )  # fmt: skip
 
 
