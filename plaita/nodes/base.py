@@ -140,7 +140,8 @@ class EventNode(Node):
         raise TimeoutError(f"no event of type {waited_for or self.event_type!r} came in time")
 
     def on_cancel(self, execution: Execution) -> None:
-        """Undo what ``execute`` began: the execution was cancelled while it waited. Called at least once if an executor
+        """Undo what ``execute`` began: the execution was cancelled while it waited, or before what ended its wait was
+        handed on. Called at least once if an executor
         can be had; what it raises is logged, what it returns and stores is dropped (ledger S8)."""
 
     def _subscription(self, pending: Any, scope: Scope) -> Subscription:

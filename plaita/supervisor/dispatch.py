@@ -457,9 +457,14 @@ class Dispatch:
             action = following
 
     async def _cancel(self, held: Held, flow: StoredFlow) -> None:
-        """The end that was asked for. A node in its wait is told first, once, for as long as a kill grace, so that it
-        can undo what it began; whatever comes of it, the execution is cancelled (ledger S4, S8)."""
-        if held.waiting and lease.may_start_step(boot_ms(), held.lease) and await self._stepper.have_executor(held):
+        """The end that was asked for. A node in its wait, or one that has not gone on from it yet, is told first, once,
+        for as long as a kill grace, so that it can undo what it began; whatever comes of it, the execution is cancelled
+        (ledger S4, S8)."""
+        if (
+            held.undone_by_cancel
+            and lease.may_start_step(boot_ms(), held.lease)
+            and await self._stepper.have_executor(held)
+        ):
             outcome = await self._stepper.run(held, flow, "cancelled")
             if not isinstance(outcome, Answer) or outcome.kind == "failed":
                 logs.warning("cancel.undo_failed", execution_id=held.execution_id, node_id=held.node_id)

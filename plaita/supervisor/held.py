@@ -29,6 +29,7 @@ class NodeTiming:
     visit: int
     started_at: int
     open: bool  # the visit has not ended: handed out and lost, or failed and to be tried again
+    waiting: bool = False  # its wait has begun, and nobody has gone on from it
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +92,13 @@ class Held:
     def waiting(self) -> bool:
         """The node in hand is in a wait that nothing has ended."""
         return bool(self.wait) and not self.woken
+
+    @property
+    def undone_by_cancel(self) -> bool:
+        """A cancel tells the node in hand: it waits, or what ended its wait was never handed to its code. No half of it
+        would run any more else, and what the first one began stayed begun."""
+        timing = self.timings.get(self.node_id)
+        return self.waiting or (bool(self.wait) and not self.step_started and timing is not None and timing.waiting)
 
     @property
     def attempt(self) -> int:

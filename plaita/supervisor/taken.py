@@ -67,4 +67,5 @@ def _timing(raw: bytes) -> NodeTiming:
         started_at=int(value.get("started_at") or 0),
         # A node that ended its execution in error is tried once more after a `retry`: the same visit, the same key.
         open=not value.get("ended_at") or status == "error",
+        waiting=status == "waiting",
     )

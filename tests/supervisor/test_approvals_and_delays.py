@@ -191,3 +191,23 @@ def test_rule_15_waits_count_for_the_flow_where_it_says_so(world: World) -> None
         row = world.wait(execution)
         assert (row["status"], row["error"]["code"], row["error"]["error_type"]) == ("error", -1, "flow_error")
     assert world.wait(old)["status"] == "completed"
+
+
+def test_S8_a_cancel_undoes_what_was_begun_also_when_an_event_came_before_it_was_gone_on_with(world: World) -> None:
+    """Neither half of the node would run else, and what ``execute`` began stayed begun."""
+    asks(world)
+    first = world.serving(**PATIENT, instance="one")
+    event_first, cancel_first = world.start("f", {"amount": 1}), world.start("f", {"amount": 2})
+    for execution in (event_first, cancel_first):
+        suspended(world, execution)
+    assert first.stop() == 0
+    word = {"final_decision": "approve"}
+    assert world.client.resume(event_first, "event", word)["resumed"] is True
+    world.client.cancel(event_first)
+    world.client.cancel(cancel_first)
+    world.client.resume(cancel_first, "event", word)
+    world.serving(**PATIENT, instance="two")
+    for execution in (event_first, cancel_first):
+        assert world.wait(execution)["status"] == "cancelled"
+    assert ran(world) == ["execute", "execute", "on_cancel pending", "on_cancel pending"]
+    assert left_of_waits(world) == []
