@@ -27,6 +27,7 @@ EXPLANATIONS = {
     "not_waiting": "it waits for nothing at this moment; nothing was changed",
     "stale_wait": "it waits for something else by now; nothing was changed",
     "used_event": "this event ended an earlier wait of this execution; nothing was changed",
+    "cancelled": "a cancel is asked for, and ends it; nothing was changed",
     "already_woken": "another event or a timeout woke it before; nothing was changed",
     "definition_gone": "the definition that it began with is gone; put that content there again, then retry",
     "g1_wakeups_exhausted": "it was woken from error as often as it may; nothing was changed",

@@ -39,8 +39,8 @@ class Wake:
 @dataclass(frozen=True, slots=True)
 class Woken:
     """``woken``: this call, or the same event before, woke it. Else ``reason``: ``terminal``, ``not_waiting``,
-    ``already_woken`` (by another), ``stale_wait`` or ``used_event`` (it ended an earlier wait of this execution);
-    nothing was changed. ``status`` is the row's."""
+    ``already_woken`` (by another), ``stale_wait``, ``used_event`` (it ended an earlier wait of this execution) or
+    ``cancelled`` (a cancel is asked for, and ends it); nothing was changed. ``status`` is the row's."""
 
     status: str
     woken: bool

@@ -190,3 +190,24 @@ def test_each_of_many_that_wait_is_woken_by_its_own_event_and_memory_is_flat(wor
     assert rss[1] - rss[0] < 6
     assert rss[2] - rss[0] < 8
     assert world.do(events.key_sets(world.keys, "paid")) == []
+
+
+def test_S8_what_comes_after_a_cancel_does_not_keep_the_node_from_undoing(world: World) -> None:
+    """The cancel is asked for while no host is there; then come an event, a resume by hand and the timer."""
+    file = world.folder / "entries"
+    world.chain("f", {"type": "t_wait", "id": "w", "file": str(file), "subscriptionTimeout": 3600})
+    first = world.serving(**PATIENT)
+    execution = world.start("f")
+    suspended(world, execution)
+    assert first.stop() == 0
+    world.client.cancel(execution)
+    world.client.publish("go", {"n": 1}, correlation_id=execution)
+    assert world.client.resume(execution, "event", {"n": 2})["reason"] == "cancelled"
+    assert world.do(raw("ZADD", world.keys.delayed, "XX", "CH", 1, f"wait {world.keys.ns} {execution} 2")) == 1
+    world.serving(**PATIENT)
+    assert world.wait(execution)["status"] == "cancelled"
+    log_is_done(world)
+    until(lambda: world.stats().delayed == 0, "the timer's end")
+    until(lambda: all(one.length == 0 for one in world.stats().streams), "empty streams")
+    entries = Counter(line.split()[0] for line in file.read_text().splitlines())
+    assert entries == {"execute": 1, "on_cancel": 1}

@@ -19,7 +19,7 @@ if row[6] == ARGV[10] then
   return {'ok', 1} -- sent again, and cleared up since
 end
 local waits = row[1] == 'suspended' and row[2] == ARGV[4] and row[4] == ARGV[5] and not given(row[3])
-if not waits or redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then
+if not waits or redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 or cancel_is_asked(ARGV[3], ARGV[2]) then
   return {'ok', 0}
 end
 local by = {kind = 'event', data = ARGV[8], event_id = ARGV[9], named = true, nonce = ARGV[10]}

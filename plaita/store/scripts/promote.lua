@@ -22,8 +22,12 @@ local function time_is_over(timer)
   if row.err or row[1] ~= 'suspended' or row[2] ~= timer[3] or given(row[3]) then
     return false
   end
-  redis.call('HSET', timer[2], 'woken', 'timeout', 'wake_data', 'null', 'wake_id', '', 'last_update_time', text(now))
-  unsubscribe(timer[2])
+  -- A cancel that is asked for ends the wait, and has a carrier; this one comes to the same, should that be lost.
+  local cancel = string.gsub(timer[2], '([^:]+)$', 'cancel:%1')
+  if redis.call('EXISTS', cancel) == 0 then
+    redis.call('HSET', timer[2], 'woken', 'timeout', 'wake_data', 'null', 'wake_id', '', 'last_update_time', text(now))
+    unsubscribe(timer[2])
+  end
   timer[#timer + 1], timer[#timer + 2] = 'wait', timer[3]
   redis.call('XADD', KEYS[3], '*', unpack(timer, 4))
   return true

@@ -3,7 +3,7 @@
 -- ARGV 1 tenant, 2 execution id, 3 ns, 4 event|timeout, 5 data, 6 event id or '', 7 wait or '', 8 nonce,
 --      9 whether others know the event by that id 0|1, 10.. carrier fields
 -- ok: status, woken by this call or the same event before 0|1, reason it was not (terminal, not_waiting, already_woken,
---     stale_wait, used_event). refused: tombstoned (when, why), no_row, wrong_type
+--     stale_wait, used_event, cancelled). refused: tombstoned (when, why), no_row, wrong_type
 -- include: lease
 -- include: slice
 -- include: wake_row
@@ -37,6 +37,9 @@ if not this_wait then
 end
 if given(woken) then
   return {'ok', status, 0, 'already_woken'}
+end
+if cancel_is_asked(ARGV[3], ARGV[2]) then
+  return {'ok', status, 0, 'cancelled'}
 end
 local named = ARGV[9] == '1'
 if named and event_is_used(row[6], ARGV[6]) then

@@ -13,6 +13,7 @@ while i <= #ARGV do
   local key = ARGV[2] .. ':execution:' .. execution_part(id)
   local row = redis.pcall('HMGET', key, 'status', 'wait', 'woken', 'used_events')
   local waits = not row.err and row[1] == 'suspended' and row[2] == wait and not given(row[3])
+    and not cancel_is_asked(ARGV[2], id)
   if waits and not event_is_used(row[4], by.event_id) and redis.call('HEXISTS', ARGV[3] .. key_part(id), ARGV[1]) == 0 then
     wake_row(key, id, wait, row[4], by, at, slice(ARGV, i + 3, i + 2 + words))
     woken = woken + 1

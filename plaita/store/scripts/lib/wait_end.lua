@@ -13,6 +13,11 @@ local function end_wait(row, delayed, bodies, ns, id, wait)
   end
 end
 
+-- Once a cancel is asked for nothing else ends the wait: its node is to undo what it began (ledger S8).
+local function cancel_is_asked(ns, id)
+  return redis.call('EXISTS', ns .. ':execution:cancel:' .. execution_part(id)) == 1
+end
+
 -- The ids of events that woke an execution, so that none wakes it twice (DECISIONS 27): encoded, a blank between.
 local function used_part(event_id)
   return (string.gsub(key_part(event_id), '%s', function(blank)
