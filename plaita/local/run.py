@@ -14,6 +14,7 @@ from concurrent.futures import wait as wait_for
 from typing import Any
 
 from plaita import clock, ids
+from plaita.callback_url import CallbackKey
 from plaita.errors import FlowExecutionException, NodeTimeoutError
 from plaita.flow.context import Context
 from plaita.flow.engine import Action, run_step, time_limit
@@ -45,7 +46,9 @@ class LocalRun:
         loop: asyncio.AbstractEventLoop | None = None,
         execution_id: str | None = None,
         now_ms: Callable[[], int] = clock.wall_ms,
+        callback_key: CallbackKey | None = None,
     ) -> None:
+        self._callback_key = callback_key
         self._flow = flow
         self._loop = loop
         self._now_ms = now_ms
@@ -179,6 +182,7 @@ class LocalRun:
                 visit=visit,
                 cancel_event=self._cancel_event,
                 on_progress=_progress,
+                callback_key=self._callback_key,
             )
             return self._run_code(node, execution, deadline)
 

@@ -141,8 +141,8 @@ class EventNode(Node):
 
     def on_cancel(self, execution: Execution) -> None:
         """Undo what ``execute`` began: the execution was cancelled while it waited, or before what ended its wait was
-        handed on. Called at least once if an executor
-        can be had; what it raises is logged, what it returns and stores is dropped (ledger S8)."""
+        handed on. Called at least once if an executor can be had; what it raises is logged, what it returns and stores
+        is dropped (ledger S8)."""
 
     def _subscription(self, pending: Any, scope: Scope) -> Subscription:
         """What is waited for, ``pending`` being what ``execute`` returned, as it is stored. The engine calls it right

@@ -24,13 +24,15 @@ from plaita.flow.model import BaseNode, FlowDefinition, parse_flow
 from plaita.local import Flow
 from plaita.nodes.execution import DEFAULT_TENANT
 from plaita.nodes.registry import NodeRegistry, get_default_registry
-from plaita.policy import approval, event_index
+from plaita.policy import approval, callbacks, event_index
 from plaita.policy.approval import Decision, NotTaken
+from plaita.policy.callbacks import Reply
 from plaita.store import events
 from plaita.store.call import Value
 from plaita.store.events import KEPT_AT_MOST, SEEN_MS, Published
 from plaita.store.keys import Keys
 from plaita.store.suspends import EVENTS_KEPT_MS
+from plaita.testing import services
 from plaita.testing.trial import Later, Trial, Wait, Waiting, moment
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -178,9 +180,41 @@ class TimeSkippingRunner:
             self._wake(trial, published.event_id, event_type, value)
         return published
 
+    def call(
+        self,
+        callback: str,
+        body: Any = None,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """An HTTP call to an ``http_callback`` node that waits, by its id or its URL; ``status`` and ``body`` (JSON
+        text) of the answer. ``body``: bytes and text as they are, any other value as JSON. Where none waits it is 404:
+        early calls are not kept here."""
+        found = self._of_service("http_callback", callback)
+        if found is None:
+            return callbacks.NOT_FOUND
+        trial, wait = found
+        request = services.request_of(wait.config, body, method, headers or {}, query or {})
+        answer, data = services.answered(wait.config, request, self._now)
+        if data is not None:
+            self._wake(trial, ids.new_execution_id(), "http_callback", data)
+        return answer
+
+    def message(self, node: str, *messages: Any) -> None:
+        """Messages for a ``redis_queue`` node that waits: bytes and text as they are, any other value as JSON; an
+        object is the fields of a stream's entry. Raises RefusedError ``not_waiting``."""
+        found = self._of_service("redis_queue", node)
+        if found is None or not messages:
+            raise RefusedError("not_waiting", f"no redis_queue node {node!r} waits, or there is no message for it")
+        trial, wait = found
+        data = services.heard(wait.config, messages, self._now)
+        self._wake(trial, ids.new_execution_id(), "redis_message", data)
+
     def resume(self, trial: Trial, data: Any = None) -> bool:
-        """End its wait by hand with what an event would bring, as ``plaita resume --type event``: for waits that a
-        service ends which is not here, such as ``redis_queue``. False when it does not wait."""
+        """End its wait by hand with what an event would bring, as ``plaita resume --type event``. False when it does
+        not wait."""
         value = jsontext.loads(jsontext.dumps(data, "data"))
         if trial.wait is None:
             return False
@@ -261,7 +295,8 @@ class TimeSkippingRunner:
         self, named: str, decision: Decision, by: str, comment: str, form: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         who, said = approvals.checked(by, comment)
-        trial, wait, config = self._asked(named)
+        trial, wait = self._asked(named)
+        config = wait.config
         try:
             taken = approval.taken(
                 config, wait.decisions, who, decision, comment=said, form=form, since=wait.since, now=self._now
@@ -280,20 +315,25 @@ class TimeSkippingRunner:
             "final_decision": taken.final,
         }
 
-    def _asked(self, named: str) -> tuple[Trial, Wait, dict[str, Any]]:
+    def _asked(self, named: str) -> tuple[Trial, Wait]:
+        found = self._of_service("approval", named)
+        if found is None:
+            raise approvals.refused("no_approval", named, "")
+        return found
+
+    def _of_service(self, service: str, named: str) -> tuple[Trial, Wait] | None:
+        """Who waits for this service, by the id of its node, of its task, or its URL. InputError where several do."""
         found = [
-            (trial, trial.wait, trial.wait.config)
+            (trial, trial.wait)
             for trial in self._trials.values()
             if trial.wait is not None
-            and trial.wait.config is not None
-            and named in (trial.wait.config["approval_id"], trial.wait.node_id)
+            and trial.wait.service == service
+            and named in (trial.wait.node_id, trial.wait.task_id, services.url_of(trial.wait.config))
         ]
         if len(found) > 1:
-            which = ", ".join(config["approval_id"] for _, _, config in found[:5])
-            raise InputError(f"approval: several wait at node {named!r}; name one of {which}")
-        if not found:
-            raise approvals.refused("no_approval", named, "")
-        return found[0]
+            which = ", ".join(wait.task_id for _, wait in found[:5])
+            raise InputError(f"{service}: several wait at node {named!r}; name one of {which}")
+        return found[0] if found else None
 
     def _stuck(self, trial: Trial) -> FlowWaitsError | RefusedError:
         waiting = trial.waiting

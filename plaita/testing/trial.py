@@ -24,6 +24,7 @@ from plaita.nodes.execution import copied
 from plaita.policy import approval, event_index
 from plaita.policy.event_index import Places
 from plaita.policy.retry import Next, after_failure
+from plaita.testing.services import callback_key
 
 _log = logging.getLogger("plaita.testing")
 TERMINAL = frozenset(("completed", "error", "cancelled"))
@@ -50,7 +51,8 @@ class Waiting:
 @dataclass(slots=True)
 class Wait:
     """A wait under way. ``number`` tells it from the others of its execution. ``places``: where events find it; None
-    where a service ends it. ``config`` and ``decisions``: of an approval. Times are epoch ms of the runner's clock."""
+    where a service ends it: ``service`` names that, ``task_id`` the task, ``config`` tells what is wanted of it.
+    ``decisions``: of an approval. Times are epoch ms of the runner's clock."""
 
     number: int
     node_id: str
@@ -60,7 +62,9 @@ class Wait:
     event_filter: dict[str, Any] | None
     correlation: str
     places: Places | None
-    config: dict[str, Any] | None
+    service: str
+    task_id: str
+    config: dict[str, Any]
     decisions: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -93,7 +97,9 @@ class Trial:
         """Events that are told apart from its start by order, though both have one time."""
         self._now_ms = now_ms
         self._max_deliveries = max_deliveries
-        self._run = LocalRun(flow, given, execution_id=execution_id, now_ms=now_ms)
+        self._run = LocalRun(
+            flow, given, execution_id=execution_id, now_ms=now_ms, callback_key=callback_key(execution_id)
+        )
         self._failures: Counter[str] = Counter()
         self._retries = 0
         self._waits = 0
@@ -124,7 +130,7 @@ class Trial:
         if wait is None:
             return None
         asked: dict[str, Any] = {}
-        if wait.config is not None:
+        if wait.service == "approval":
             terms, said = approval.terms_of(wait.config), {one["approver_id"] for one in wait.decisions}
             who = approval.may_decide(terms, self._now_ms() - wait.since)
             asked = {
@@ -230,7 +236,9 @@ class Trial:
             event_filter=wanted["event_filter"],
             correlation=correlation,
             places=None if service else places,
-            config=service["config"] if service and service["type"] == "approval" else None,
+            service=service["type"] if service else "",
+            task_id=service["task_id"] if service else "",
+            config=service["config"] if service else {},
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from plaita import Flow, Node
+from plaita.errors import RefusedError
 from plaita.testing import TimeSkippingRunner
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "waiting"
@@ -30,7 +31,7 @@ def test_they_are_read_without_a_warning(path: Path) -> None:
 
 
 def test_each_is_tried_here() -> None:
-    assert [path.stem for path in FLOWS] == ["expense", "order-paid", "refund", "reminder"]
+    assert [path.stem for path in FLOWS] == ["expense", "intake", "order-paid", "refund", "reminder", "signature"]
 
 
 def test_order_paid(run: TimeSkippingRunner) -> None:
@@ -79,6 +80,33 @@ def test_refund(run: TimeSkippingRunner) -> None:
     assert [one.node_id for one in run.waiting] == ["think-again"], "an early event waits for its node"
     assert run.finish(trial).output == {"refunded": 12, "receipt": "B-17"}
     assert trial.lasted == timedelta(days=1)
+
+
+def test_signature(run: TimeSkippingRunner) -> None:
+    trial = run.start(EXAMPLES / "signature.json", {"document": "D-1"})
+    url = trial.results["signed"]["service_config"]["callback_config"]["full_url"]
+    assert url.startswith("https://flows.example/signatures/default/")
+    assert run.call(url, {"document": "D-1"}, method="GET").status == 405
+    assert run.call(url, {"document": "D-2", "by": "eve"}).status == 400
+    assert run.call(url + "x", {"document": "D-1"}).status == 404
+    assert trial.status == "suspended"
+    answer = run.call(url, {"document": "D-1", "by": "ann"})
+    assert (answer.status, answer.body, trial.output) == (200, b'{"thanks":true}', "ann")
+    assert run.call(url, {"document": "D-1"}).status == 404
+    late = run(EXAMPLES / "signature.json", {"document": "D-1"})
+    assert (late.status, late.lasted) == ("error", timedelta(days=1))
+
+
+def test_intake(run: TimeSkippingRunner) -> None:
+    trial = run.start(EXAMPLES / "intake.json")
+    run.message("order", {"order": 7})
+    assert trial.output == {"order": 7}
+    bad = run.start(EXAMPLES / "intake.json")
+    run.message("order", "no JSON")
+    assert run.finish(bad).status == "error"
+    with pytest.raises(RefusedError, match="no redis_queue node 'order' waits"):
+        run.message("order", 1)
+    assert run(EXAMPLES / "intake.json").output is None
 
 
 def test_what_the_page_shows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
