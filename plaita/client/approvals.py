@@ -119,6 +119,7 @@ def _taken(
         config, details = jsontext.loads(task.config), _details(task)
         approval.terms_of(config)
         approval.form_fields(config)
+        approval.event_data(config, decision, (), "", now)  # what a decision that settles it needs
         for one in details:
             approval.decided(one)
     except _UNREADABLE:

@@ -471,6 +471,12 @@ def test_one_that_cannot_be_read_hides_no_other(world, said):
         assert caught.value.reason == "unreadable"
 
 
+@pytest.mark.parametrize("name", ["approval_id", "node_id", "execution_id", "flow_id"])
+def test_one_that_cannot_be_told_is_not_decided(world, name):
+    asked(world, {key: value for key, value in config().items() if key != name})
+    assert refused(world, "ann") == "unreadable"
+
+
 @pytest.mark.parametrize("decisions", [b"{", b"5", b"[5]", b"[{}]", b'{"ann":1}'])
 def test_decisions_that_cannot_be_read_are_left_as_they_are(world, decisions):
     asked(world, config("all"))

@@ -234,6 +234,10 @@ def ask_ann(world: TenantsWorld, keys: Keys, execution_id: str, approval_id: str
     places = keys.task_places("approval", approval_id)
     people = {"approvers": ["ann"], "strategy": "any", "auto_escalation": False, "escalation_timeout_hours": 24}
     config = {
+        "approval_id": approval_id,
+        "node_id": "ok",
+        "execution_id": execution_id,
+        "flow_id": "f",
         "approval_config": {"title": "of-a", "content": "of-a", "type": "manual"},
         "approver_config": {**people, "escalation_approvers": []},
         "form_config": {"fields": [], "allow_comments": True, "require_comments": False},
