@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 WORD = "callback"
+NO_SECRET = "PLAITA_CALLBACK_SECRET is not set on this host: without it no URL can be made that nobody guesses"
+NO_BASE = "PLAITA_CALLBACK_BASE_URL is not set on this host: nobody could call a URL without a server in it"
 _LONGEST = 8192
 
 

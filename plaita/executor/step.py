@@ -20,6 +20,7 @@ from plaita.errors import CODE_GENERIC, FlowDefinitionError, FlowErrorType, Fram
 from plaita.executor.contexts import Contexts
 from plaita.executor.hygiene import Hygiene
 from plaita.executor.stopping import StopSignal
+from plaita.flow.callback_urls import CallbackUrls
 from plaita.flow.context import Context
 from plaita.flow.engine import run_step, time_limit
 from plaita.flow.model import BaseNode, FlowDefinition
@@ -104,6 +105,9 @@ class StepRunner:
             flow = self._contexts.flow(run)
             context = self._contexts.context(run, flow)
             event = None if run.event is None else jsontext.loads(run.event)
+            context.callback_url = CallbackUrls(
+                flow.plans, run.callback, run.tenant_id, run.execution_id, run.visit_to_wait
+            )
         except (FlowDefinitionError, JSONTextError) as error:
             return _refused(run, started_ms, error)
         attempts = Attempts(self, run, flow, context)

@@ -78,6 +78,9 @@ class Preparation:
         self._warnings = warnings
         self.node_references: list[tuple[str, str]] = []
         """(place, node id) of every ``$NODE.<id>`` that was compiled."""
+        self.callback_references: list[tuple[str, str | None]] = []
+        """(place, node id) of every ``$F.callback_url('<id>')`` that was compiled; None for a literal
+        that is no text."""
 
     def value(self, raw: Any, field: str) -> CompiledValue:
         """Compile a value that may hold expressions."""
@@ -102,7 +105,11 @@ class Preparation:
         return compiled
 
     def _note(self, place: str, references: frozenset[tuple[str, str | None]]) -> None:
-        self.node_references.extend((place, key) for root, key in references if root == "NODE" and key is not None)
+        for root, key in references:
+            if root == "NODE" and key is not None:
+                self.node_references.append((place, key))
+            elif root == "F.callback_url":
+                self.callback_references.append((place, key))
 
     def silent(self) -> Preparation:
         """Another preparation of the same place whose findings are dropped: for compiling what was checked before."""

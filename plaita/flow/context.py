@@ -6,7 +6,7 @@ to the store. Not for several threads at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plaita import jsontext
@@ -50,6 +50,7 @@ class Context:
         "_roots",
         "_sizes",
         "_state",
+        "callback_url",
         "execution_id",
         "flow_id",
         "now_ms",
@@ -80,6 +81,8 @@ class Context:
         self.woken: Woken | None = None
         """How the wait ended that the step under way goes on from; None for a step that runs ``execute``. Set by the
         engine."""
+        self.callback_url: Callable[[str], str] | None = None
+        """The URLs of callback nodes as the step under way sees them; set by who runs steps."""
         self.results: dict[str, Any] = {}
         self.result_bytes = 0
         self._sizes: dict[str, int] = {}
@@ -130,7 +133,7 @@ class Context:
 
     def scope(self, now_ms: int) -> Scope:
         """What expressions see at ``now_ms`` (epoch milliseconds). Shares this context's values."""
-        return Scope(self._roots, now_ms, self.parent)
+        return Scope(self._roots, now_ms, self.parent, callback_url=self.callback_url)
 
     # -- results ------------------------------------------------------------------------------------
 

@@ -19,12 +19,15 @@ def constant(value: Any) -> Node:
 
 def call_node(source: str, spec: functions.FunctionSpec, arguments: tuple[Node, ...]) -> Node:
     """The node of a call whose function and number of arguments are known to be right. It raises ExpressionError."""
-    function, timed, custom = spec.call, spec.timed, spec is not functions.BUILT_IN.get(spec.name)
+    function, timed, scoped, custom = spec.call, spec.timed, spec.scoped, spec is not functions.BUILT_IN.get(spec.name)
 
     def evaluate(run: Run) -> Any:
         values = [argument(run) for argument in arguments]
         try:
-            result = function(run.scope.now_ms, *values) if timed else function(*values)
+            if timed:
+                result = function(run.scope.now_ms, *values)
+            else:
+                result = function(run.scope, *values) if scoped else function(*values)
             if custom:
                 measure(result, MAX_VALUE_BYTES)
             _account(run, spec, values, result)

@@ -76,6 +76,9 @@ class _Compiler:
         fault = spec.arity_fault(len(call.arguments))
         if fault is not None:
             raise self.failure(call.text, fault)
+        if spec.scoped and isinstance(call.arguments[0], Literal):
+            node_id = call.arguments[0].value
+            self.references.add((f"F.{spec.name}", node_id if isinstance(node_id, str) else None))
         return call_node(self.source, spec, tuple(self.node(argument) for argument in call.arguments))
 
 

@@ -5,7 +5,7 @@ Owns the names of the roots and their look-up. It evaluates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,15 @@ class Scope:
     ``roots`` maps root names without prefix (``INPUT``, ``NODE``, ``LOOP-ITEM`` …) to JSON values. ``now_ms`` is the
     start of the step in epoch milliseconds: what ``$F.now()`` tells (FLOW-FORMAT rule 17). ``parent`` is the scope of
     the flow that runs this one as a child; ``parent_fallback`` says that an expression which gives null here is asked
-    there again, which is for the node type ``child`` only (rule 6).
+    there again, which is for the node type ``child`` only (rule 6). ``callback_url`` gives the URL of a callback
+    node by its id, or raises ValueError; None outside of steps.
     """
 
     roots: Mapping[str, Any]
     now_ms: int
     parent: Scope | None = None
     parent_fallback: bool = False
+    callback_url: Callable[[str], str] | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """What a child sees as ``$PARENT``: the roots under their prefixed names; values are shared, not copied."""

@@ -37,7 +37,8 @@ class CompiledValue:
     """A value of a flow, ready to be evaluated any number of times, by any number of threads.
 
     ``constant`` is true when no scope can change the value. ``references`` holds the roots it reads, each with the key
-    that follows or None: ``("NODE", "fetch")`` for ``$NODE.fetch.data``.
+    that follows or None: ``("NODE", "fetch")`` for ``$NODE.fetch.data``; and ``("F.callback_url", "paid")`` for its
+    literal argument, with None for one that is no text.
     """
 
     __slots__ = ("_node", "constant", "references")

@@ -16,6 +16,7 @@ from plaita.flow import functions_logic as logic
 from plaita.flow import functions_math as maths
 from plaita.flow import functions_text as texts
 from plaita.flow import functions_time as times
+from plaita.flow import functions_waiting as waiting
 from plaita.flow.nearest import Nearest
 
 _PASS_ON = frozenset({"and", "or", "ifelse", "get", "getDictValue", "getListItem"})
@@ -25,8 +26,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 @dataclass(frozen=True, slots=True)
 class FunctionSpec:
     """One function. ``most`` is None when it takes any number of arguments; ``timed`` functions get the step's start
-    in epoch milliseconds before the author's arguments, which are the only ones counted. Functions that only pass on
-    what they were given, or a part of it, do not count as having built it (``builds`` false)."""
+    in epoch milliseconds before the author's arguments, ``scoped`` ones the scope; only the author's are counted.
+    Functions that only pass on what they were given, or a part of it, do not count as having built it (``builds``
+    false)."""
 
     name: str
     call: Callable[..., Any]
@@ -34,6 +36,7 @@ class FunctionSpec:
     most: int | None
     category: str
     timed: bool = False
+    scoped: bool = False
     builds: bool = True
     has_side_effects: bool = False
     description: str = ""
@@ -148,8 +151,9 @@ _TIME = {
     "now": FunctionSpec("now", times.now, 0, 1, "datetime", timed=True),
     "today": FunctionSpec("today", times.today, 0, 1, "datetime", timed=True),
 }
+_WAITING = {"callback_url": FunctionSpec("callback_url", waiting.callback_url, 1, 1, "waiting", scoped=True)}
 
-BUILT_IN: dict[str, FunctionSpec] = {**_MATH, **_STRING, **_LOGIC, **_ARRAY, **_OBJECT, **_TIME, **_JSON}
+BUILT_IN: dict[str, FunctionSpec] = {**_MATH, **_STRING, **_LOGIC, **_ARRAY, **_OBJECT, **_TIME, **_JSON, **_WAITING}
 _registered: dict[str, FunctionSpec] = {}
 _changes: list[str] = []
 

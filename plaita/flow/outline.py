@@ -27,12 +27,14 @@ class NodeOutline:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """``start`` is the id of the first node. ``timeout_includes_waits``: DECISIONS 19."""
+    """``start`` is the id of the first node. ``timeout_includes_waits``: DECISIONS 19. ``callback_nodes``: the ids of
+    those whose waits have URLs (DECISIONS 30)."""
 
     start: str
     timeout_ms: int | None
     nodes: dict[str, NodeOutline]
     timeout_includes_waits: bool = False
+    callback_nodes: tuple[str, ...] = ()
 
 
 def outline(definition: dict[str, Any]) -> Outline:
@@ -62,7 +64,8 @@ def outline(definition: dict[str, Any]) -> Outline:
     if problems:
         raise FlowDefinitionError(problems)
     _, includes_waits = first_of(definition, "timeout_includes_waits", "timeoutIncludesWaits")
-    return Outline(start, timeout_ms, nodes, includes_waits is True)
+    callback_nodes = tuple(node_id for node_id, node in nodes.items() if node.type == "http_callback")
+    return Outline(start, timeout_ms, nodes, includes_waits is True, callback_nodes)
 
 
 def _timeout(raw: dict[str, Any], place: str, problems: list[Problem]) -> int | None:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError, field_valida
 
 from plaita.errors import FlowDefinitionError, Problem
 from plaita.flow.basenode import BaseNode, NodeTypes, OpaqueNode, Preparation
+from plaita.flow.callback_urls import NODE_TYPE as CALLBACK_TYPE
+from plaita.flow.callback_urls import not_a_callback
 from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.durations import parse_timeout
 from plaita.flow.explain import explained, joined
@@ -95,6 +97,7 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     references: list[tuple[str, str]] = field(default_factory=list)
+    callback_references: list[tuple[str, str | None]] = field(default_factory=list)
     type_names: Nearest | None = None
 
     def problem(self, place: str, reason: str) -> None:
@@ -243,6 +246,7 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
     except BaseException as error:  # noqa: BLE001 - a plug-in's own code; whatever it raises refuses this flow only
         reader.problem(place, f"the node type {raw['type']!r} cannot prepare it: {described(error)}")
     reader.references.extend(preparation.node_references)
+    reader.callback_references.extend(preparation.callback_references)
     _warn_of_node(node, raw, place, reader)
     return node if len(reader.problems) == before else None
 
@@ -337,6 +341,7 @@ def _read_graph(shapes: list[tuple[int, Vertex]], complete: bool, reader: _Reade
                 reader.warn(place, f"the placeholder {pointer.target!r} names no node")
             else:
                 reader.problem(place, f"no node has the id {shown(pointer.target)}{names.hint(pointer.target)}")
+    _check_callbacks(vertices, reader)
     try:
         start = find_start(vertices)
     except NoStart as error:
@@ -353,6 +358,19 @@ def _read_graph(shapes: list[tuple[int, Vertex]], complete: bool, reader: _Reade
         if shape.id not in reached:
             reader.warn(f"nodes[{index}]", f"node {shown(shape.id)} cannot be reached from {shown(start)}")
     return start
+
+
+def _check_callbacks(vertices: list[Vertex], reader: _Reader) -> None:
+    """Every ``$F.callback_url('<id>')`` must name a node that has a URL."""
+    types = {shape.id: shape.type for shape in vertices}
+    callbacks = Nearest(node_id for node_id, node_type in types.items() if node_type == CALLBACK_TYPE)
+    for place, key in reader.callback_references:
+        if key is None:
+            reader.problem(place, "$F.callback_url: the id of a node is wanted, a quoted text")
+            continue
+        node_type = types.get(canonical_id(key))
+        if node_type != CALLBACK_TYPE:
+            reader.problem(place, f"$F.callback_url: {not_a_callback(key, node_type)}{callbacks.hint(key)}")
 
 
 # -- pydantic's errors in an author's words -------------------------------------------------------------

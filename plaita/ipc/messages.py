@@ -75,6 +75,13 @@ def _object_or_none(header: Mapping[str, Any], key: str) -> dict[str, Any] | Non
     return value
 
 
+def _counts(header: Mapping[str, Any], key: str) -> dict[str, int]:
+    value = header.get(key, {})
+    if type(value) is not dict or any(type(count) is not int for count in value.values()):
+        raise FrameError(f"{key}: {value!r:.60} is not an object of integers")
+    return value
+
+
 class _Blobs:
     """Deals out a frame's blobs in the order the header names them, and insists that none is missing or left over."""
 
@@ -117,7 +124,8 @@ class Run:
     ``definition``: given when the executor is thought not to hold the flow with this ``flow_hash``.
     ``action``: what to do with the node: run it; ``timed_out``: nothing, its process was killed; or end its wait with
     an ``event`` (whose data ``event`` is, JSON text, None meaning null), by ``timeout``, or as ``cancelled``.
-    ``callback``: what URLs of the execution are made with, None where the platform has no secret for it.
+    ``callback``: what URLs of the execution are made with, None where the platform has no secret for it. ``visits``: of
+    each callback node of the flow, by id, the visit that is under way or else comes next; empty without a secret.
     """
 
     seq: int
@@ -142,6 +150,12 @@ class Run:
     state: dict[str, bytes] = field(default_factory=dict)
     event: bytes | None = None
     callback: CallbackKey | None = None
+    visits: dict[str, int] = field(default_factory=dict)
+
+    def visit_to_wait(self, node_id: str) -> int:
+        """Which visit of a callback node is the next to wait, as this step sees it."""
+        over = node_id == self.node_id and self.action != "execute"
+        return self.visits.get(node_id, 1) + over
 
     def to_frame(self) -> Frame:
         blobs: list[bytes] = []
@@ -179,6 +193,8 @@ class Run:
         }
         if self.callback is not None:
             header["callback"] = [self.callback.key, self.callback.base]
+        if self.visits:
+            header["visits"] = self.visits
         if self.results:
             header["results"] = list(self.results)
         if self.state:
@@ -217,6 +233,7 @@ class Run:
             results=blobs.named(_texts(header, "results")),
             state=blobs.named(_texts(header, "state")),
             callback=_callback(header),
+            visits=_counts(header, "visits"),
         )
         blobs.finish()
         return message
@@ -301,6 +318,7 @@ class Step:
             self.branch,
             False,
             callback=run.callback,
+            visits={**run.visits, run.node_id: run.visit + 1} if run.node_id in run.visits else run.visits,
         )
 
 

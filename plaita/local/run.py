@@ -16,6 +16,7 @@ from typing import Any
 from plaita import clock, ids
 from plaita.callback_url import CallbackKey
 from plaita.errors import FlowExecutionException, NodeTimeoutError
+from plaita.flow.callback_urls import CallbackUrls
 from plaita.flow.context import Context
 from plaita.flow.engine import Action, run_step, time_limit
 from plaita.flow.model import BaseNode, FlowDefinition
@@ -94,6 +95,13 @@ class LocalRun:
         if action == "execute" and attempt == 1:
             self._visits[node_id] = self._visits.get(node_id, 0) + 1
         visit = self._visits[node_id]
+        self._context.callback_url = CallbackUrls(
+            self._flow.plans,
+            self._callback_key,
+            DEFAULT_TENANT,
+            self._context.execution_id,
+            lambda other: self._visits.get(other, 0) + (0 if other == node_id and action == "execute" else 1),
+        )
         time_left_ms = None
         if self._flow.timeout_ms is not None:
             time_left_ms = max(0, self._flow.timeout_ms - self._spent_ms())

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from plaita.callback_url import Place, task_id_of
+from plaita.callback_url import NO_SECRET, Place, task_id_of
 from plaita.errors import NodeOutputError, ResumeError
 from plaita.flow.durations import LONGEST_MS
 from plaita.flow.expressions import Scope
@@ -80,9 +80,7 @@ class HttpCallbackNode(EventNode):
         scope = execution.scope
         key = execution.callback_key
         if key is None:
-            raise RuntimeError(
-                "PLAITA_CALLBACK_SECRET is not set on this host: without it no URL can be made that nobody guesses"
-            )
+            raise RuntimeError(NO_SECRET)
         pending = super().execute(execution)
         pending["event_type"] = "http_callback"
         pending["node_subtype"] = self.node_type

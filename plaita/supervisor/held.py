@@ -110,7 +110,11 @@ class Held:
     @property
     def visit(self) -> int:
         """How often the flow has come to this node, from 1 (DECISIONS 22)."""
-        timing = self.timings.get(self.node_id)
+        return self.visit_of(self.node_id)
+
+    def visit_of(self, node_id: str) -> int:
+        """The visit of a node that is under way, else the one that would be its next."""
+        timing = self.timings.get(node_id)
         if timing is None:
             return 1
         return timing.visit if timing.open else timing.visit + 1

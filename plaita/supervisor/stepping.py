@@ -150,6 +150,7 @@ class Stepper:
         executor.execution_id = held.execution_id
         executor.flow_id, executor.version = held.flow_id, held.version
         executor.node_id = held.node_id
+        callback = self._callback_key(held)
         return Run(
             seq=self._pool.next_run_seq(),
             execution_id=held.execution_id,
@@ -172,12 +173,13 @@ class Stepper:
             results=results,
             state=state,
             event=held.wake_data if action in ("event", "timeout") else None,
-            callback=self._callback_key(held),
+            callback=callback,
+            visits={} if callback is None else {one: held.visit_of(one) for one in held.outline.callback_nodes},
         )
 
     def _callback_key(self, held: Held) -> CallbackKey | None:
         secret = self._settings.callback_secret
-        if secret is None or not any(node.type == "http_callback" for node in held.outline.nodes.values()):
+        if secret is None or not held.outline.callback_nodes:
             return None
         key = execution_key(secret, self._settings.namespace, held.tenant_id, held.execution_id)
         return CallbackKey(key, self._settings.callback_base_url)

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from plaita.callback_url import CallbackKey, execution_key
 from plaita.errors import ExpressionError
 from plaita.flow import functions
+from plaita.flow.callback_urls import CallbackUrls
 from plaita.flow.expr_scope import LOOP_ROOTS, ROOTS
 from plaita.flow.expressions import Scope, evaluate
+from plaita.flow.model import parse_flow
+from plaita.nodes.builtin import BUILT_IN
+from plaita.nodes.registry import NodeRegistry
 
 TEXT = (Path(__file__).parents[2] / "docs" / "expressions.md").read_text("utf-8")
 NOW_MS = 1_796_026_755_123
@@ -36,7 +41,17 @@ def rows() -> list[tuple[str, str | None]]:
 def scope() -> Scope:
     block = re.search(r"## The example data.*?```json\n(.*?)```", TEXT, re.DOTALL)
     assert block is not None
-    return Scope(json.loads(block[1]), NOW_MS)
+    roots = json.loads(block[1])
+    execution = roots["EXECUTION_ID"]
+    nodes = [
+        {"type": "start", "id": "s", "next": "paid"},
+        {"type": "http_callback", "id": "paid", "next": "e"},
+        {"type": "end", "id": "e"},
+    ]
+    plans = parse_flow({"nodes": nodes}, NodeRegistry(BUILT_IN)).plans
+    key = CallbackKey(execution_key("secret", "plaita", "default", execution), "https://flows.example")
+    urls = CallbackUrls(plans, key, "default", execution, lambda node: 1)
+    return Scope(roots, NOW_MS, callback_url=urls)
 
 
 @pytest.mark.parametrize(("written", "gives"), rows())
@@ -54,7 +69,7 @@ def test_the_example_gives_what_the_page_says(written: str, gives: str | None) -
 def test_every_function_has_an_example() -> None:
     shown = {name for written, _ in rows() for name in re.findall(r"\$F\.(\w+)\(", written)}
     assert shown == set(functions.BUILT_IN)
-    assert len(functions.BUILT_IN) == 73
+    assert len(functions.BUILT_IN) == 74
 
 
 def test_every_root_is_named() -> None:

@@ -61,6 +61,7 @@ GROUPS = {
     "clearDict",
     "datetime": "now today",
     "json": "json_loads json_dumps",
+    "waiting": "callback_url",
 }
 
 

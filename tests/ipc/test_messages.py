@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from plaita.callback_url import CallbackKey
 from plaita.errors import FrameError
 from plaita.ipc.frames import Frame, FrameReader, encode
 from plaita.ipc.messages import (
@@ -15,6 +16,7 @@ from plaita.ipc.messages import (
     Need,
     Progress,
     Run,
+    Step,
     decode_from_executor,
     decode_to_executor,
 )
@@ -41,6 +43,7 @@ RUN = Run(
 )
 BARE_RUN = Run(1, "e", "t", "f", "v", "h", "n", 1, 1, 1, "ns", action="timed_out", fresh=False)
 WOKEN = Run(1, "e", "t", "f", "v", "h", "n", 1, 1, 1, "ns", action="event", event=b'{"ok":true}')
+CALLING = replace(RUN, callback=CallbackKey("k", "https://h"), visits={"n": 1, "cb": 2})
 ANSWER = Answer(
     7,
     "ended",
@@ -63,7 +66,7 @@ def through(frame: Frame) -> Frame:
     return FrameReader().feed(b"".join(encode(frame)))[0]
 
 
-@pytest.mark.parametrize("message", [RUN, BARE_RUN, WOKEN, replace(RUN, action="event", event=b""), Leave()])
+@pytest.mark.parametrize("message", [RUN, BARE_RUN, WOKEN, CALLING, replace(RUN, action="event", event=b""), Leave()])
 def test_to_executor_and_back(message: Any) -> None:
     assert decode_to_executor(through(message.to_frame())) == message
 
@@ -114,6 +117,9 @@ def changed(message: Any, **fields: Any) -> Frame:
         changed(RUN, has=""),
         changed(RUN, has="die"),
         changed(RUN, has=1),
+        changed(RUN, visits=["cb"]),
+        changed(RUN, visits={"cb": "2"}),
+        changed(RUN, callback=["k"]),
     ],
 )
 def test_no_message_to_an_executor(frame: Frame) -> None:
@@ -142,3 +148,13 @@ def test_no_message_to_an_executor(frame: Frame) -> None:
 def test_no_message_from_an_executor(frame: Frame) -> None:
     with pytest.raises(FrameError):
         decode_from_executor(frame)
+
+
+def test_decision_30_an_executor_counts_the_visits_of_callback_nodes_from_run_to_run() -> None:
+    first = replace(CALLING, visits={"n": 1, "cb": 2})
+    assert (first.visit_to_wait("n"), first.visit_to_wait("cb")) == (1, 2)
+    woken = replace(first, node_id="cb", visit=2, action="event")
+    assert woken.visit_to_wait("cb") == 3, "its wait is over"
+    after = Step(2, "e", "other", 1, 1, 5).after(woken)
+    assert (after.visits, after.visit_to_wait("cb")) == ({"n": 1, "cb": 3}, 3)
+    assert Step(3, "e", "cb", 3, 1, 6).after(after).visits == {"n": 1, "cb": 3}, "other nodes are not counted"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from library_world import Fails, Gate, World, chain, types, until
 
-from plaita import EventNode
+from plaita import EventNode, jsontext
 from plaita.errors import ExecutionIdConflictError, InputError, RefusedError, ResumeProtocolError
 from plaita.nodes.builtin import BUILT_IN
 from plaita.nodes.registry import NodeRegistry
@@ -449,3 +449,16 @@ def test_C1_a_worker_says_what_it_takes_another_value_for(
     FlowWorker(world.executions, world.flows)
     assert "PLAITA_DLQ_MAX_LEN: 'many'" in caplog.text
     assert "tenant_status_epoch_strict: off" in caplog.text
+
+
+def test_decision_30_a_worker_gives_out_the_url_of_a_callback_that_is_still_to_come(world: World) -> None:
+    world.put(
+        "f", {"type": "assignment", "id": "m", "output": "$F.callback_url('c')"}, {"type": "http_callback", "id": "c"}
+    )
+    worker = world.worker(
+        callback_secret="a secret of 32 letters or even more", callback_base_url="https://flows.example"
+    )
+    answer = worker.start_flow("f")
+    assert answer["status"] == "suspended"
+    results = {node: jsontext.loads(text) for node, text in world.row(answer["execution_id"]).results.items()}
+    assert results["m"] == results["c"]["service_config"]["callback_config"]["full_url"]

@@ -69,3 +69,39 @@ def test_decision_30_without_a_secret_the_wait_fails_and_says_so(world: World) -
     row = world.run("f")
     assert (row["status"], row["error"]["code"]) == ("error", 7)
     assert "PLAITA_CALLBACK_SECRET is not set" in row["error"]["message"]
+
+
+def test_decision_30_a_url_that_an_earlier_node_gave_out_may_be_called_before_the_wait_begins(world: World) -> None:
+    again = {"field": "$NODE.cb.event_data.request_data.body.n", "operator": "eq", "value": 1}
+    world.put(
+        "f",
+        [
+            {"type": "start", "id": "s", "next": "out"},
+            {"type": "assignment", "id": "out", "output": {"url": "$F.callback_url('cb')"}, "next": "go"},
+            {"type": "event", "id": "go", "eventType": "go", "correlationId": "$NODE.out.url", "next": "cb"},
+            {"type": "http_callback", "id": "cb", "next": "again"},
+            {"type": "if", "id": "again", "condition": again, "next": "out", "elseNext": "e"},
+            {"type": "end", "id": "e", "output": ["$NODE.out.url", "$NODE.cb.event_data.request_data.body.n"]},
+        ],
+    )
+    environment = {"PLAITA_CALLBACK_SECRET": SECRET, "PLAITA_CALLBACK_BASE_URL": "https://flows.example"}
+    world.serving(environment=environment, lease_ttl_seconds=600, claim_min_idle_ms=600_000)
+    execution = world.start("f")
+    paths: list[str] = []
+    for visit in (1, 2):
+
+        def at_go(seen: int = visit) -> bool:
+            row = world.row(execution)
+            timing = jsontext.loads(row.timings.get("go", b"{}"))
+            return row.control["status"] == "suspended" and timing.get("visit") == seen
+
+        until(at_go, f"wait {visit} of the node before")
+        url = jsontext.loads(world.row(execution).results["out"])["url"]
+        paths.append(url.removeprefix("https://flows.example"))
+        assert f"/cb/{visit}/" in url
+        assert post(world, paths[-1], b'{"n":%d}' % visit) == 202
+        assert post(world, paths[-1], b'{"n":9}') == 409, "one early call is kept, and it ends the wait"
+        world.client.publish("go", {}, correlation_id=url)
+    row = world.wait(execution)
+    assert (row["status"], row["output"]) == ("completed", [url, 2])
+    assert [post(world, path, b"{}") for path in paths] == [409, 409]

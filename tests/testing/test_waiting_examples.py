@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plaita import Flow, Node
-from plaita.errors import RefusedError
+from plaita.errors import FlowExecutionException, RefusedError
 from plaita.testing import TimeSkippingRunner
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "waiting"
@@ -95,6 +95,28 @@ def test_signature(run: TimeSkippingRunner) -> None:
     assert run.call(url, {"document": "D-1"}).status == 404
     late = run(EXAMPLES / "signature.json", {"document": "D-1"})
     assert (late.status, late.lasted) == ("error", timedelta(days=1))
+
+
+def test_decision_30_a_url_is_given_out_before_the_wait_begins(run: TimeSkippingRunner) -> None:
+    nodes = [
+        {"type": "start", "id": "s", "next": "mail"},
+        {"type": "assignment", "id": "mail", "output": "$F.callback_url('cb')", "next": "cb"},
+        {"type": "http_callback", "id": "cb", "next": "again", "successResponse": {"next": "$F.callback_url('cb')"}},
+        {
+            "type": "if", "id": "again", "next": "mail", "elseNext": "e",
+            "condition": {"field": "$NODE.cb.event_data.request_data.body", "operator": "eq", "value": "again"},
+        },
+        {"type": "end", "id": "e", "output": "$NODE.mail"},
+    ]  # fmt: skip
+    trial = run.start({"nodes": nodes})
+    for visit, body in ((1, "again"), (2, "done")):
+        url = trial.results["mail"]
+        assert f"/cb/{visit}/" in url
+        assert trial.results["cb"]["service_config"]["response_config"]["success"] == {"next": url}
+        assert run.call(url, body).status == 200
+    assert trial.output == url
+    with pytest.raises(FlowExecutionException, match="PLAITA_CALLBACK_SECRET is not set"):
+        Flow.from_dict({"nodes": nodes}).run()
 
 
 def test_intake(run: TimeSkippingRunner) -> None:
