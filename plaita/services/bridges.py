@@ -63,18 +63,19 @@ class QueueBridges:
         first = 0
         while True:
             room = max(0, MAX_WAITS - len(self._held))
+            asked_at = asyncio.get_running_loop().time()  # before: a wait counts as older than it is, never as younger
             page = await served(self._host, bridges.take(self._host.keys, TYPE, self._holder, first, room))
             seen.update(page.held)
             for wait, begun in page.taken:
                 seen.add(wait.digest)
-                await self._take(wait, begun, page.now)
+                await self._take(wait, begun, page.now, asked_at)
             first += page.count
             if page.count < PAGE:
                 break
         for digest in [digest for digest in self._held if digest not in seen]:
             self._forget(digest)
 
-    async def _take(self, wait: Wait, begun: bool, now: int) -> None:
+    async def _take(self, wait: Wait, begun: bool, now: int, asked_at: float) -> None:
         self._held[wait.digest] = None
         asked = Asked(wait.tenant, wait.execution_id, wait.flow_id or None, wait.node_id)
         try:
@@ -88,7 +89,7 @@ class QueueBridges:
             link = self._link(queue.target)
             if link is not None:
                 age_ms = max(0, now - int(wait.since))
-                link.add(Reading(wait, queue, age_ms, asyncio.get_running_loop().time()))
+                link.add(Reading(wait, queue, age_ms, asked_at))
                 self._held[wait.digest] = link
         elif begun:  # by a host that was told otherwise: its messages may be on their way
             self._tell_once(f"{queue.target.place}", "queue.target_refused", target=queue.target.place, why=refusal)

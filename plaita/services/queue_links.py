@@ -38,8 +38,8 @@ MAX_HEARD = 1000  # messages of a channel that are kept for a wait until its nex
 
 @dataclass(slots=True)
 class Reading:
-    """A wait that this host reads for. ``age_ms``: of the wait at ``asked_at`` (the loop's time). ``begun``: its record
-    stands."""
+    """A wait that this host reads for. ``age_ms``: of the wait at ``asked_at`` (the loop's time) or later. ``begun``:
+    its record stands."""
 
     wait: Wait
     queue: Queue

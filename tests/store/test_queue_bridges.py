@@ -34,9 +34,13 @@ class Host:
     consumer: str = "host1"
     said: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    busy_s: float = 0.0  # how late it sees what it has taken
 
     async def run(self, call: Call[Any]) -> Answer[Any]:
-        return await self.runner.run(call)
+        answer = await self.runner.run(call)
+        if call.name == "bridges.take":
+            await asyncio.sleep(self.busy_s)
+        return answer
 
     def tell(self, level: str, event: str, **fields: Any) -> None:
         self.said.append((event, fields))
@@ -109,12 +113,16 @@ class Queues:
         found: int = self.world.raw("HLEN", self.keys.bridges)
         return found
 
-    def serve(self, until: Callable[[], bool], hosts: int = 1, allowed: tuple[str, ...] | None = None) -> list[Host]:
+    def serve(
+        self, until: Callable[[], bool], hosts: int = 1, allowed: tuple[str, ...] | None = None, busy_s: float = 0.0
+    ) -> list[Host]:
         """Run bridges until something holds."""
 
         async def run() -> list[Host]:
             named = (self.place,) if allowed is None else allowed
             made = [Host(AsyncRunner(self.world.server.url), self.keys, named, f"host{n}") for n in range(hosts)]
+            for host in made:
+                host.busy_s = busy_s
             tasks = [asyncio.create_task(QueueBridges(host).run()) for host in made]
             try:
                 async with asyncio.timeout(CEILING_S):
@@ -289,6 +297,13 @@ def test_E1_a_stream_is_read_from_the_wait_on_by_each_and_keeps_its_entries(ther
     there.serve(lambda: bool(there.message("e") and there.message("e2")) and settled(there))
     assert [there.message(each)["message"] for each in ("e", "e2")] == [{"n": 1, "who": "you"}] * 2
     assert there.target.do("XLEN", "s") == 3
+
+
+def test_E1_a_host_that_is_late_skips_no_entry_of_a_stream(there: Queues) -> None:
+    there.waits("e", there.config("s", "stream"))
+    there.target.do("XADD", "s", "*", "n", "1")
+    there.serve(lambda: bool(there.message("e")) and settled(there), busy_s=0.1)
+    assert there.message("e")["message"] == {"n": 1}
 
 
 def test_E1_a_channel_is_heard_by_all_that_wait(there: Queues) -> None:

@@ -272,8 +272,11 @@ class SupervisorProcess:
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=10)
+            for seconds in (1.0, 6.0):  # a step that goes on for long is not waited for: the second signal forces
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=seconds)
+                    break
+                self.signal(signal.SIGTERM)
         if self.process.poll() is None:
             self.kill()
 

@@ -280,7 +280,7 @@ def test_S5_a_resume_beside_a_living_holder_has_no_effect_and_says_so(world: Wor
         assert (told["resumed"], told["reason"]) == (False, "held")
         send_resume(world, execution, kind)
     until(lambda: [one.length for one in world.stats().streams] == [1, 0], "the holder's own carrier alone")
-    assert supervisor.text().count("WARNING event=resume.no_effect") == 2
+    until(lambda: supervisor.text().count("WARNING event=resume.no_effect") == 2, "both are told of")
     gate.with_name("gate.1").touch()
     assert ended(world, execution)["attempts"] == 1
     nothing_left(world)
