@@ -162,7 +162,9 @@ def test_run_gives_up_with_exit_4(run: Run, home: Path) -> None:
     assert mentions(str(home)) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 1)]
+)
 def test_run_interrupted_in_a_step_leaves_nothing(
     home: Path, environ: dict[str, str], number: signal.Signals, code: int
 ) -> None:
@@ -175,6 +177,7 @@ def test_run_interrupted_in_a_step_leaves_nothing(
     assert mentions(str(home)) == []
 
 
+@pytest.mark.long
 def test_run_told_to_stop_many_times_still_cleans_up(home: Path, environ: dict[str, str]) -> None:
     (home / "nap.json").write_text(json.dumps(sleeping(600, str(home / "begun"))))
     command = [*PLAITA, "run", "nap.json", "--preload", "cli_nodes"]
@@ -298,6 +301,7 @@ def test_a_supervisor_from_start_to_stop(daemon: Any, run: Run, home: Path, hell
     assert run("wait", json.loads(done.stdout)["execution_id"]).returncode == 0, "the data is still there"
 
 
+@pytest.mark.long
 def test_pause_and_drain_are_degraded_and_undone(daemon: Any, run: Run) -> None:
     daemon()
     assert run("pause", program=SUPERVISOR).returncode == 0
@@ -310,6 +314,7 @@ def test_pause_and_drain_are_degraded_and_undone(daemon: Any, run: Run) -> None:
     until(lambda: run("status", program=SUPERVISOR).returncode == 0, "it serves again")
 
 
+@pytest.mark.long
 def test_cancel_of_a_running_execution(daemon: Any, run: Run, home: Path) -> None:
     daemon()
     (home / "nap.json").write_text(json.dumps(sleeping(600, str(home / "begun"))))
@@ -322,6 +327,7 @@ def test_cancel_of_a_running_execution(daemon: Any, run: Run, home: Path) -> Non
     assert (ended.returncode, json.loads(ended.stdout)["status"]) == (1, "cancelled")
 
 
+@pytest.mark.long
 def test_DECISIONS_31_a_live_supervisor_is_left_alone(daemon: Any, run: Run, home: Path) -> None:
     first = daemon("--instance-id", "host-1")
     same_socket = run("run", "--instance-id", "host-2", program=SUPERVISOR)

@@ -373,7 +373,7 @@ def test_one_execution_lives_as_the_tables_say(stage: Stage) -> None:
 
 
 def test_no_search_finds_another_end(stage: Stage) -> None:
-    search(stage, examples=30, steps=50)
+    search(stage, examples=12, steps=50)
 
 
 @pytest.mark.long

@@ -134,6 +134,7 @@ def test_what_was_published_while_nobody_read_is_done_by_the_next_that_comes(wor
     assert result(world, execution)["event_data"] == {"n": 1}
 
 
+@pytest.mark.long
 def test_a_server_that_restarts_between_publish_and_wake_loses_nothing(own_server: Server, own_world: World) -> None:
     own_server.do("CONFIG", "SET", "appendfsync", "always")
     event_flow(own_world)

@@ -65,7 +65,7 @@ def test_E1_a_call_to_its_url_wakes_an_execution_once_each_visit_has_its_own(wor
 
 def test_decision_30_without_a_secret_the_wait_fails_and_says_so(world: World) -> None:
     world.chain("f", {"type": "http_callback", "id": "w", "errorHandler": {"code": 7}})
-    world.serving()
+    world.serving(max_deliveries=1)
     row = world.run("f")
     assert (row["status"], row["error"]["code"]) == ("error", 7)
     assert "PLAITA_CALLBACK_SECRET is not set" in row["error"]["message"]

@@ -44,7 +44,7 @@ def test_E1_a_queue_on_another_server_wakes_executions_and_its_password_is_nowhe
 
 def test_decision_41_a_server_that_is_not_listed_fails_the_node_with_the_reason(world: World) -> None:
     world.chain("f", {"type": "redis_queue", "id": "w", "queueName": "jobs"})
-    world.serving()
+    world.serving(max_deliveries=1)
     row = world.run("f")
     assert row["status"] == "error"
     assert "localhost:6379 is not in PLAITA_REDIS_NODE_TARGETS; it is empty" in row["error"]["message"]

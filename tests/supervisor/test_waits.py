@@ -212,8 +212,8 @@ def test_S6_an_event_for_a_running_execution_nobody_holds_continues_it(world: Wo
     world.chain("f", {"type": "t_fail_until", "id": "n", "file": str(file), "log": str(log)})
     supervisor = world.serving(**PATIENT, max_deliveries=50)
     execution = world.start("f")
-    # After five failures its copy is 16 s away: what runs before that came by the event.
-    until(lambda: len(log.read_text().splitlines()) >= 5 if log.exists() else False, "five failures")
+    # After four failures its copy is 8 s away: what runs before that came by the event.
+    until(lambda: len(log.read_text().splitlines()) >= 4 if log.exists() else False, "four failures")
     until(lambda: world.row(execution).lease is None, "the wait for the next try")
     file.touch()
     send(world, execution, "event", data={"too": "late"})

@@ -38,7 +38,12 @@ from plaita.store.keys import STATUSES, Keys
 from plaita.tenancy import tenant_context
 from plaita.testing.server import Server
 
-PAIRS = [("a", "a-b"), ("default", "租户"), ("x" * 200, "default"), ("ab", "a")]
+PAIRS = [
+    pytest.param(("a", "a-b"), id="prefix"),
+    pytest.param(("default", "租户"), id="default"),
+    pytest.param(("x" * 200, "default"), id="long", marks=pytest.mark.long),
+    pytest.param(("ab", "a"), id="shorter", marks=pytest.mark.long),
+]
 EXECUTION, FLOW, LETTER, KEY, EVENT = "execution", "flow", "letter", "start key", "event"
 SCHEDULE, YEARLY = "schedule", "0 0 1 1 *"
 APPROVAL = "approval"
@@ -191,7 +196,7 @@ class Scene:
         return {name.decode(): raw(self.world, "DUMP", name) for name in names}
 
 
-@pytest.fixture(params=PAIRS, ids=["prefix", "default", "long", "shorter"])
+@pytest.fixture(params=PAIRS)
 def scene(request: Any, world: TenantsWorld, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A has a flow, a start key, a dead letter and executions in every state; B has a flow of its own."""
     a, b = request.param
