@@ -126,6 +126,7 @@ class Life:
     error: tuple[str, str | None] | None = None
     wait: str = ""
     woken: str = ""
+    heard: bool = False  # the node's code was handed what ended its wait, as far as anybody knows
     data: Any = None
     event_id: str = ""
     used: set[str] = field(default_factory=set)  # events that ended a wait: none ends another (DECISIONS 27)
@@ -254,6 +255,8 @@ class Reference:
             return "done"  # the same event sent again is one wake
         if deed.kind in ("continue", "retry"):
             return self.ask_to_go_on(life, deed.kind, word)
+        if word == "done" and life.cancel:
+            return "cancelled"
         if word == "done" and data and data["event_id"] in life.used:
             return "used_event"
         if word == "done":
@@ -281,7 +284,7 @@ class Reference:
         return "" if life.tag in self.bodies else "definition_gone"
 
     def wake(self, life: Life, kind: str, data: Any) -> None:
-        life.woken, life.data = kind, data
+        life.woken, life.data, life.heard = kind, data, False
         life.event_id = data["event_id"] if data else ""
         life.used |= {life.event_id} - {""}
 
@@ -381,7 +384,8 @@ class Reference:
         """The time of a wait is over."""
         life = self.lives[deed.name]
         if life.state == "waits":
-            self.wake(life, "timeout", None)
+            if not life.cancel:  # which ends the wait: the timer only sends its carrier
+                self.wake(life, "timeout", None)
             self.new.append(Carrier("timeout", life.name, life.wait))
         return "done"
 
@@ -512,7 +516,7 @@ class Reference:
             return False
         self.seen[f"{node}{' ' + life.woken if life.woken else ''} {outcome}"] += 1
         if outcome in ("dies", "restarts"):
-            life.held = "earlier"
+            life.held, life.heard = "earlier", False
             if outcome == "dies":
                 self.another_host()
             return False
@@ -548,6 +552,7 @@ class Reference:
         """Node code runs: how it ends, and its result."""
         method = f"on_{life.woken}" if life.woken else "execute"
         self.serial += 1
+        life.heard = bool(life.woken)
         result = {"n": self.serial, "tag": life.tag}
         if life.woken == "event":
             result["data"] = life.data
@@ -576,8 +581,8 @@ class Reference:
         del self.carriers[key]
 
     def stop(self, life: Life, key: str) -> None:
-        """S8; a node in its wait is told."""
-        if life.wait and not life.woken:
+        """S8; a node in its wait is told, and one that has heard nothing of its end."""
+        if life.wait and not life.heard:
             self.calls.append((life.name, life.at, "on_cancel", None))
         self.seen["stopped with its budget spent"] += life.lost > MAX_DELIVERIES
         self.end(life, key, "cancelled", ("FlowCancelledException", life.at))
