@@ -520,7 +520,8 @@ class Dispatch:
         return await self._after_death(held, entry, Died(unknown_exit(pid or 0), None, "SIGTERM from outside"))
 
     async def _after_death(self, held: Held, entry: Entry, died: Died) -> Action | None:
-        self._breaker.died(key_of(held), held.execution_id, died.cause)
+        if not self._keeper.stood_still:  # else it is no fault of the node
+            self._breaker.died(key_of(held), held.execution_id, died.cause)
         verdict = retry.after_death(lost=held.lost, max_deliveries=self._settings.max_deliveries)
         if verdict.next is retry.Next.AGAIN and not self._leaving():
             return held.action if await self._settler.retake(held, died) else None

@@ -27,6 +27,7 @@ from plaita.supervisor.stats import Stats
 
 CANCEL_POLL_S = 1.0
 SAY_EVERY_MS = 10_000
+STILL_MS = 1000  # the guard looks ten times a second
 TICK_S = 1.0
 FIRST_BEAT_MS = 1_000  # a step that a carrier begins with is in no row yet; if it is long, it gets there after so long
 TELL_AT_ONCE_MS = 2_000  # more than a tick; less than what is left of any lease that is renewed in time
@@ -71,6 +72,8 @@ class LeaseKeeper:
         self._held: dict[int, Held] = {}
         self._said = LogLimit(SAY_EVERY_MS)
         self._told: int | None = None
+        self._looked = boot_ms()
+        self._stood_still_until = -STILL_MS
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -148,11 +151,24 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         next_tick = loop.time()
         while True:
+            self._note_standstill(boot_ms())
             killed = self._guard(boot_ms())
             if killed or loop.time() >= next_tick:
                 self.tell()
                 next_tick = loop.time() + TICK_S * (0.8 + random.random() * 0.4)
             await asyncio.sleep(self._guard_pause_s(boot_ms()))
+
+    def _note_standstill(self, now: int) -> None:
+        if now - self._looked > STILL_MS:
+            self._stood_still_until = now
+        self._looked = now
+
+    @property
+    def stood_still(self) -> bool:
+        """This process did not run for a while and has just come to again: what died meanwhile was killed for its
+        lease, by the template, whichever of the loop's callbacks hears of it first."""
+        now = boot_ms()
+        return now - self._looked > STILL_MS or now - self._stood_still_until < STILL_MS
 
     def _guard(self, now: int) -> bool:
         """Stop what runs too long under its lease; whether anything was killed."""

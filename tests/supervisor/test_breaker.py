@@ -243,4 +243,5 @@ def test_38_what_the_dead_mans_switch_killed_is_no_fault_of_its_node(world: Worl
     supervisor.signal(signal.SIGCONT)
     assert {world.wait(execution)["status"] for execution in executions} == {"completed"}
     counters = supervisor.ask("status")["counters"]
-    assert (counters["executor_deaths"], counters["breaker_opened"], counters["breaker_delayed"]) == (6, 0, 0)
+    assert counters["executor_deaths"] >= 6
+    assert (counters["breaker_opened"], counters["breaker_delayed"]) == (0, 0)
