@@ -7,7 +7,9 @@ to find when its own handlers stand.
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -31,6 +33,17 @@ class EarlyStop:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._raises = False  # what is being closed is closed in peace
+
+    @contextlib.contextmanager
+    def in_one_piece(self) -> Iterator[None]:
+        """What is opened in here, and who will close it, stand together: a stop is heard when both do."""
+        self._raises = False
+        try:
+            yield
+        finally:
+            self._raises = True
+        if self.heard:
+            raise StoppedEarly
 
     def note_only(self) -> None:
         """From now on no exception. Raises one last time for a stop that has just come."""

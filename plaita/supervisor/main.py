@@ -92,12 +92,13 @@ def _run(config: SupervisorConfig, stats: Stats, early: EarlyStop) -> int:
         )
     for problem in problems(config.executors):
         logs.warning("limits.low", problem=problem)
-    sock = listen(config.socket)
     with contextlib.ExitStack() as stack:
-        control_path = sock.getsockname()
-        stack.callback(sock.close)
-        opened = stack.enter_context(contextlib.ExitStack())
-        opened.callback(remove_socket, control_path, inode_of(control_path))
+        with early.in_one_piece():
+            sock = listen(config.socket)
+            control_path = sock.getsockname()
+            stack.callback(sock.close)
+            opened = stack.enter_context(contextlib.ExitStack())
+            opened.callback(remove_socket, control_path, inode_of(control_path))
         set_child_subreaper()
         killed = sweep_dead_trees()
         if killed:

@@ -150,6 +150,7 @@ def test_S8_a_cancel_and_a_death_at_once_end_in_cancelled(world: World) -> None:
     supervisor = world.serving(**FLAGS)
     bad = world.start("poison")
     victim = supervisor.busy("b")
+    until(lambda: starts(world, bad, "b"), "its code runs")
     world.client.cancel(bad)
     os.kill(victim["pid"], signal.SIGKILL)
     assert world.wait(bad)["status"] == "cancelled"
