@@ -23,11 +23,16 @@ def handlers() -> Iterator[None]:
 
 def test_a_stop_while_something_is_opened_is_heard_when_it_will_be_closed() -> None:
     closed: list[str] = []
-    with pytest.raises(StoppedEarly), EarlyStop() as early, contextlib.ExitStack() as stack:
-        with early.in_one_piece():
-            os.kill(os.getpid(), signal.SIGTERM)
-            stack.callback(closed.append, "the socket")
-        closed.append("went on")
+
+    def start() -> None:
+        with EarlyStop() as early, contextlib.ExitStack() as stack:
+            with early.in_one_piece():
+                os.kill(os.getpid(), signal.SIGTERM)
+                stack.callback(closed.append, "the socket")
+            closed.append("went on")
+
+    with pytest.raises(StoppedEarly):
+        start()
     assert closed == ["the socket"]
 
 
@@ -37,8 +42,12 @@ def test_what_fails_to_open_says_so_itself() -> None:
 
 
 def test_before_and_after_a_stop_is_heard_at_once() -> None:
-    with pytest.raises(StoppedEarly), EarlyStop() as early:
-        with early.in_one_piece():
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-        pytest.fail("it went on")
+    def start() -> None:
+        with EarlyStop() as early:
+            with early.in_one_piece():
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+            pytest.fail("it went on")
+
+    with pytest.raises(StoppedEarly):
+        start()
