@@ -50,10 +50,14 @@ class Host:
         return json.loads(done.stdout)
 
     def status(self) -> dict | None:
-        command = [sys.executable, "-m", "plaita.cli.supervisor", "status", "--json"]
-        command += ["--socket", str(self.folder / "supervisor.sock")]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
-        return json.loads(done.stdout) if done.stdout.strip() else None
+        """Asked by the socket: a command would take so long to start that its answer is of the past."""
+        from plaita.cli.control_client import ask
+        from plaita.errors import PlaitaError
+
+        try:
+            return ask(str(self.folder / "supervisor.sock"), "status", timeout=5.0)
+        except PlaitaError:
+            return None
 
     def wait_until_serving(self) -> dict:
         deadline = time.monotonic() + 20
@@ -90,11 +94,11 @@ def busy(status: dict) -> list[dict]:
 
 
 def kill_an_executor(host: Host) -> tuple[float, str]:
-    """SIGKILL an executor that is in a step, and not in one of the last, which may be over by the time the signal is
-    there; when, and whose step."""
+    """SIGKILL an executor that is in one of the first steps: a later one may be over, and be the last, by the time the
+    signal is there; when, and whose step."""
     while True:
         rows = busy(host.status() or {"executors": []})
-        working = [row for row in rows if row["node_id"] in ("reserve", "charge", "review")]
+        working = [row for row in rows if row["node_id"] in ("reserve", "charge")]
         if working:
             row = working[0]
             at = time.time()
