@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plaita import ids, jsontext
-from plaita.client.operations import Operation, ask
+from plaita.client.operations import Operation, ask, check_text
 from plaita.clock import iso_utc
 from plaita.errors import InputError, RefusedError
 from plaita.policy import approval
@@ -134,7 +134,7 @@ def _taken(
 
 def _task(keys: Keys, approval_id: str) -> Operation[tuple[Task, int]]:
     check_tenant(keys.tenant)
-    wanted = _line(approval_id, "approval id", MAX_ID)
+    wanted = check_text(approval_id, "approval id", MAX_ID)
     if not wanted:
         raise InputError("approval id: it is missing")
     page = yield from ask(tasks.get(keys, TYPE, wanted))
@@ -226,19 +226,7 @@ def refused(reason: str, approval_id: str, by: str) -> RefusedError:
 
 def checked(by: object, comment: object) -> tuple[str, str]:
     """Who decides, as names are compared, and what they say. Raises InputError."""
-    who = ids.person(_line(by, "by", MAX_NAME))
+    who = ids.person(check_text(by, "by", MAX_NAME))
     if not who:
         raise InputError("by: who decides is missing")
-    return who, _line(comment, "comment", MAX_COMMENT)
-
-
-def _line(value: object, what: str, most: int) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{what}: a {type(value).__name__} is no text")
-    try:
-        jsontext.check(value, what)
-    except jsontext.JSONValueError as error:
-        raise InputError(str(error)) from None
-    if len(value) > most:
-        raise InputError(f"{what}: {len(value)} characters; at most {most}")
-    return value
+    return who, check_text(comment, "comment", MAX_COMMENT)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plaita import ids, jsontext
-from plaita.client.operations import Operation, ask
+from plaita import ids
+from plaita.client.operations import Operation, ask, carried, encode_event_data
 from plaita.errors import InputError
 from plaita.flow.waiting import MAX_NAME_LENGTH
 from plaita.store import events
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
-
-MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16
-DATA_STANDS_IN = 16  # levels at most: of a carrier, a result, a context
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def publish(
     event = events.Event(
         event_id=ids.check_id(event_id, "event id") if named else ids.new_execution_id(),
         event_type=_name(event_type, "event type"),
-        data=_encoded(data),
+        data=encode_event_data(data, events.DATA_STANDS_IN),
         correlation=None if correlation_id is None else _name(correlation_id, "correlation id"),
         source=_source(source),
         named=named,
@@ -68,31 +65,10 @@ def _name(value: object, what: str) -> str:
         raise InputError(f"{what}: {value!r} is no name; a text that is not empty is wanted")
     if len(value) > MAX_NAME_LENGTH:
         raise InputError(f"{what}: it has {len(value)} characters; the limit is {MAX_NAME_LENGTH}")
-    return _carried(value, what)
+    return carried(value, what)
 
 
 def _source(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
         raise InputError(f"source: a text of at most {MAX_NAME_LENGTH} characters is wanted")
-    return _carried(value, "source")
-
-
-def _carried(value: str, what: str) -> str:
-    try:
-        jsontext.check(value, what)
-    except jsontext.JSONValueError as error:
-        raise InputError(str(error)) from None
-    return value
-
-
-def _encoded(data: Any) -> bytes:
-    try:
-        jsontext.check(data, within=DATA_STANDS_IN)
-        encoded = jsontext.dumps(data)
-    except jsontext.JSONValueError as error:
-        raise InputError(f"data: {error}") from None
-    if len(encoded) > MAX_DATA_BYTES:
-        raise InputError(
-            f"data: {len(encoded)} bytes; an event brings at most {MAX_DATA_BYTES}: put it elsewhere, send where it is"
-        )
-    return encoded
+    return carried(value, "source")

@@ -26,6 +26,7 @@ from plaita.store.keys import DEFAULT_TENANT, STATUSES, TERMINAL, Keys, check_te
 T = TypeVar("T")
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the whole context of an execution, FLOW-FORMAT 19
+MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16: what carriers and rows of waits take in themselves
 MAX_REASON_CHARACTERS = 2000
 DEFAULT_TOMBSTONE_MS = 30 * 86_400_000
 _RESENDS = 3
@@ -109,6 +110,40 @@ def encode_input(value: Any) -> bytes:
         raise InputError(f"input: {error}") from None
     if len(encoded) > MAX_INPUT_BYTES:
         raise InputError(f"input: {len(encoded)} bytes; an execution holds at most {MAX_INPUT_BYTES}")
+    return encoded
+
+
+def check_text(value: object, what: str, most: int) -> str:
+    """A text that can be stored, of at most so many characters."""
+    if not isinstance(value, str):
+        raise InputError(f"{what}: a {type(value).__name__} is no text")
+    carried(value, what)
+    if len(value) > most:
+        raise InputError(f"{what}: {len(value)} characters; at most {most}")
+    return value
+
+
+def carried(value: str, what: str) -> str:
+    """A text as UTF-8 carries it."""
+    try:
+        jsontext.check(value, what)
+    except jsontext.JSONValueError as error:
+        raise InputError(str(error)) from None
+    return value
+
+
+def encode_event_data(data: Any, within: int = 0) -> bytes:
+    """What an event brings, as JSON text. ``within``: how many levels are to stand around it in the end."""
+    try:
+        if within:
+            jsontext.check(data, within=within)
+        encoded = jsontext.dumps(data)
+    except jsontext.JSONValueError as error:
+        raise InputError(f"data: {error}") from None
+    if len(encoded) > MAX_DATA_BYTES:
+        raise InputError(
+            f"data: {len(encoded)} bytes; an event brings at most {MAX_DATA_BYTES}: put it elsewhere, send where it is"
+        )
     return encoded
 
 

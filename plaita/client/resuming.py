@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from plaita import ids, jsontext
-from plaita.client.operations import Operation, ask, check_execution_id, check_reason, load
+from plaita import ids
+from plaita.client.operations import Operation, ask, check_execution_id, check_reason, encode_event_data, load
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError
 from plaita.policy.carrier import resume_payload
@@ -18,7 +18,6 @@ from plaita.store.executions import ResumeRequest, Wake
 from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 
 KINDS = ("event", "timeout", "continue", "retry")
-MAX_DATA_BYTES = 64 * 1024  # DECISIONS 16: what carriers and rows of waits take in themselves
 
 EXPLANATIONS = {
     "already_terminal": "it has ended; nothing was changed",
@@ -120,15 +119,7 @@ def cancel(keys: Keys, execution_id: str, reason: str, family: str | None = None
 def _encode_data(resume_type: str, data: Any) -> bytes:
     if data is not None and resume_type != "event":
         raise InputError(f"data: a {resume_type} takes none; only an event brings data")
-    try:
-        encoded = jsontext.dumps(data)
-    except jsontext.JSONValueError as error:
-        raise InputError(f"data: {error}") from None
-    if len(encoded) > MAX_DATA_BYTES:
-        raise InputError(
-            f"data: {len(encoded)} bytes; an event brings at most {MAX_DATA_BYTES}: put it elsewhere, send where it is"
-        )
-    return encoded
+    return encode_event_data(data)
 
 
 def _event_id(data: Any) -> tuple[str, bool]:

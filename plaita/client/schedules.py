@@ -6,14 +6,13 @@ import time
 from typing import Any, cast
 
 from plaita import ids, jsontext
-from plaita.client.operations import Operation, ask, check_flow_id, check_version, refused
+from plaita.client.operations import Operation, ask, check_flow_id, check_text, check_version, refused
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError
 from plaita.flow.nearest import Nearest
 from plaita.policy import repos
-from plaita.policy.carrier import start_payload
 from plaita.policy.schedule import MAX_COUNT, MISFIRES, Misfire, calendar, manual_key
-from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule
+from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule, scheduled_start
 from plaita.store import schedules
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 from plaita.store.schedules import HISTORY, Fire, Run, Stored
@@ -56,7 +55,7 @@ def put(
         old = _readable(before, page.now)
         schedule = Schedule(
             schedule_id=wanted,
-            name=_line(name, "name"),
+            name=check_text(name, "name", MAX_NAME),
             flow_id=flow,
             version=None if version is None else check_version(version),
             cron=plan.expression,
@@ -66,7 +65,7 @@ def put(
             enabled=enabled,
             created_at=old.created_at if old else page.now,
             updated_at=page.now,
-            created_by=_line(created_by, "created_by") or (old.created_by if old else ""),
+            created_by=check_text(created_by, "created_by", MAX_NAME) or (old.created_by if old else ""),
             tenant_id=tenant,
         )
         due = None
@@ -257,14 +256,8 @@ def _previewed(cron: str, tz: str, count: int, now_ms: int, first: int | None) -
 
 def _manual_run(keys: Keys, schedule: Schedule, key: str) -> Run:
     execution_id = ids.new_execution_id()
-    payload = start_payload(
-        execution_id=execution_id,
-        flow_id=schedule.flow_id,
-        version=schedule.version or "latest",
-        tenant_id=keys.tenant or DEFAULT_TENANT,
-        timestamp=iso_utc(wall_ms()) or "",
-        trigger={"kind": "manual", "schedule_id": schedule.schedule_id, "schedule_name": schedule.name},
-    )
+    tenant = keys.tenant or DEFAULT_TENANT
+    payload = scheduled_start(schedule, "manual", execution_id, tenant, iso_utc(wall_ms()) or "")
     return Run(execution_id, key, payload)
 
 
@@ -347,15 +340,3 @@ def _check_input(given: Any) -> None:
         raise InputError(
             f"input: {size} bytes; a schedule brings at most {MAX_INPUT_BYTES}: put it elsewhere, say where it is"
         )
-
-
-def _line(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{what}: a {type(value).__name__} is no text")
-    try:
-        jsontext.check(value, what)
-    except jsontext.JSONValueError as error:
-        raise InputError(str(error)) from None
-    if len(value) > MAX_NAME:
-        raise InputError(f"{what}: {len(value)} characters; at most {MAX_NAME}")
-    return value

@@ -5,7 +5,7 @@ Owns :class:`BaseNode`, its handlers, and :class:`Preparation`. Runs nothing: ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
@@ -173,7 +173,11 @@ class BaseNode(Part):
 
     def prepare(self, preparation: Preparation) -> None:
         """Called once, when the flow is parsed: compile expressions, report what is wrong. Overriders call super."""
-        for name in self.expression_fields:
+        self._compile(preparation, self.expression_fields)
+
+    def _compile(self, preparation: Preparation, names: Iterable[str]) -> None:
+        """For :meth:`prepare`: these fields may hold expressions too."""
+        for name in names:
             raw = getattr(self, name, None)
             self._compiled[id(raw)] = (raw, preparation.value(raw, name))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from plaita.flow.expressions import Scope, is_expression
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import shown
 from plaita.flow.waiting import Service, Subscription
-from plaita.nodes.base import EventNode, completed
+from plaita.nodes.base import EventNode, completed, with_service
 from plaita.nodes.execution import Execution, copied
 
 SERVICE = "approval"
@@ -63,9 +64,7 @@ class ApprovalNode(EventNode):
     def prepare(self, preparation: Preparation) -> None:
         """Compile what may be an expression, and judge at once what is none."""
         super().prepare(preparation)
-        for name in _EVALUATED:
-            raw = getattr(self, name)
-            self._compiled[id(raw)] = (raw, preparation.value(raw, name))
+        self._compile(preparation, _EVALUATED)
         checks: dict[str, Callable[[Any], object]] = {
             "approval_title": lambda raw: _text("approval_title", raw),
             "approvers": lambda raw: _people("approvers", raw, least=1),
@@ -90,22 +89,18 @@ class ApprovalNode(EventNode):
         pending = super().execute(execution)
         pending["event_type"] = "approval_decision"
         approval_id = f"approval_{execution.node_id}_{execution.idempotency_key[:16]}"
-        pending["node_subtype"] = self.node_type
-        pending["service_config"] = {
-            "type": self.node_type,
-            "node_id": execution.node_id,
-            "execution_id": execution.execution_id,
-            "flow_id": execution.flow_id,
-            "event_type": pending["event_type"],
-            "event_filter": pending["event_filter"],
-            "approval_id": approval_id,
-            "approval_config": {
+        with_service(
+            self,
+            pending,
+            execution,
+            approval_id=approval_id,
+            approval_config={
                 "title": _text("approval_title", self._title(given["approval_title"])),
                 "content": given["approval_content"],
                 "type": self.approval_type,
                 "created_time": scope.now_ms,
             },
-            "approver_config": {
+            approver_config={
                 "approvers": _people("approvers", given["approvers"], least=1),
                 "strategy": self.approval_strategy,
                 "auto_escalation": self.auto_escalation,
@@ -114,13 +109,13 @@ class ApprovalNode(EventNode):
                     "escalation_approvers", given["escalation_approvers"], least=int(self.auto_escalation)
                 ),
             },
-            "form_config": {
+            form_config={
                 "fields": _fields(given["form_fields"]),
                 "allow_comments": self.allow_comments,
                 "require_comments": self.require_comments,
             },
-            "notification_config": given["notification_config"],
-        }
+            notification_config=given["notification_config"],
+        )
         size = len(jsontext.dumps(pending["service_config"], "service_config"))
         if size > MAX_CONFIG_BYTES:
             raise NodeOutputError(
@@ -144,14 +139,7 @@ class ApprovalNode(EventNode):
         wanted = super()._subscription(pending, scope)
         config = pending["service_config"]
         service = Service(SERVICE, config["approval_id"], copied(config))  # also of a subclass under another name
-        return Subscription(
-            wanted.event_type,
-            wanted.event_filter,
-            wanted.correlation_id,
-            wanted.timeout_ms,
-            (*wanted.warnings, *self._warnings_of(scope)),
-            service,
-        )
+        return replace(wanted, warnings=(*wanted.warnings, *self._warnings_of(scope)), service=service)
 
     def _title(self, value: Any) -> Any:
         """An expression that gives nothing counts as it is written: a question needs some title."""

@@ -102,9 +102,7 @@ class EventNode(Node):
     def prepare(self, preparation: Preparation) -> None:
         """Compile the expressions of the wait, besides those of every node."""
         super().prepare(preparation)
-        for name in ("event_type", "event_filter", "correlation_id"):
-            raw = getattr(self, name)
-            self._compiled[id(raw)] = (raw, preparation.value(raw, name))
+        self._compile(preparation, ("event_type", "event_filter", "correlation_id"))
 
     def execute(self, execution: Execution) -> Any:
         """Begin the wait; the pending result.
@@ -190,6 +188,22 @@ def completed(pending: Any, data: Any) -> dict[str, Any]:
             result["event_id"] = data["event_id"]
         data = data["event_data"]
     return {**result, "status": "completed", "event_data": data}
+
+
+def with_service(node: Node, pending: dict[str, Any], execution: Execution, **config: Any) -> dict[str, Any]:
+    """``pending`` of a node that a service works on, with the ``service_config`` that it shows (FLOW-FORMAT 2.3):
+    whose it is, what it waits for, and ``config``."""
+    pending["node_subtype"] = node.node_type
+    pending["service_config"] = {
+        "type": node.node_type,
+        "node_id": execution.node_id,
+        "execution_id": execution.execution_id,
+        "flow_id": execution.flow_id,
+        "event_type": pending["event_type"],
+        "event_filter": pending["event_filter"],
+        **config,
+    }
+    return pending
 
 
 def enter(node: Node, execution: Execution) -> Any:

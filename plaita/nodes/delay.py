@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from plaita.flow.expressions import Scope, is_expression
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import Nearest, shown
 from plaita.flow.waiting import Subscription, earlier
-from plaita.nodes.base import EventNode
+from plaita.nodes.base import EventNode, with_service
 from plaita.nodes.execution import Execution
 
 UNITS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -65,18 +66,13 @@ class DelayNode(EventNode):
         value = self._evaluated(self.delay_seconds, execution.scope)
         delay_ms = self._ms(value)
         pending = super().execute(execution)
-        pending["node_subtype"] = self.node_type
-        pending["service_config"] = {
-            "type": self.node_type,
-            "node_id": execution.node_id,
-            "execution_id": execution.execution_id,
-            "flow_id": execution.flow_id,
-            "event_type": pending["event_type"],
-            "event_filter": pending["event_filter"],
-            "delay_ms": delay_ms,
-            "trigger_timestamp": execution.scope.now_ms + delay_ms,
-        }
-        return pending
+        return with_service(
+            self,
+            pending,
+            execution,
+            delay_ms=delay_ms,
+            trigger_timestamp=execution.scope.now_ms + delay_ms,
+        )
 
     def on_timeout(self, execution: Execution) -> Any:
         """The time has come; a timeout where the node's own limit was shorter."""
@@ -100,12 +96,10 @@ class DelayNode(EventNode):
     def _subscription(self, pending: Any, scope: Scope) -> Subscription:
         wanted = super()._subscription(pending, scope)
         delay_ms = pending["service_config"]["delay_ms"]
-        return Subscription(
-            wanted.event_type,
-            wanted.event_filter,
-            wanted.correlation_id,
-            earlier(delay_ms, wanted.timeout_ms),
-            (*wanted.warnings, *self._warnings_of(scope)),
+        return replace(
+            wanted,
+            timeout_ms=earlier(delay_ms, wanted.timeout_ms),
+            warnings=(*wanted.warnings, *self._warnings_of(scope)),
         )
 
     def _warnings_of(self, scope: Scope) -> tuple[str, ...]:

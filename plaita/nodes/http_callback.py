@@ -4,6 +4,7 @@ the call is ``services.callbacks``; the node says what is asked of it."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -15,7 +16,7 @@ from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import shown, type_name
 from plaita.flow.waiting import Service, Subscription, earlier
-from plaita.nodes.base import EventNode, completed
+from plaita.nodes.base import EventNode, completed, with_service
 from plaita.nodes.execution import Execution, copied
 
 MASKED = "***"
@@ -69,9 +70,7 @@ class HttpCallbackNode(EventNode):
     def prepare(self, preparation: Preparation) -> None:
         """Compile what may be an expression."""
         super().prepare(preparation)
-        for name in _EVALUATED:
-            raw = getattr(self, name)
-            self._compiled[id(raw)] = (raw, preparation.value(raw, name))
+        self._compile(preparation, _EVALUATED)
         if self.require_auth and self.auth_type != "token" and self.auth_token is None:
             preparation.problem("auth_token", f"auth_type {self.auth_type!r} needs it")
 
@@ -83,41 +82,36 @@ class HttpCallbackNode(EventNode):
             raise RuntimeError(NO_SECRET)
         pending = super().execute(execution)
         pending["event_type"] = "http_callback"
-        pending["node_subtype"] = self.node_type
         place = Place(
             self.callback_path or "", execution.tenant_id, execution.execution_id, execution.node_id, execution.visit
         )
         url = key.url(place)
-        pending["service_config"] = {
-            "type": self.node_type,
-            "node_id": execution.node_id,
-            "execution_id": execution.execution_id,
-            "flow_id": execution.flow_id,
-            "event_type": pending["event_type"],
-            "event_filter": pending["event_filter"],
-            "task_id": task_id_of(place),
-            "visit": execution.visit,
-            "callback_config": {
+        return with_service(
+            self,
+            pending,
+            execution,
+            task_id=task_id_of(place),
+            visit=execution.visit,
+            callback_config={
                 "path": url[len(key.base) :],
                 "method": self.callback_method,
                 "timeout_minutes": self._minutes(scope),
                 "full_url": url,
             },
-            "auth_config": {
+            auth_config={
                 "enabled": self.require_auth,
                 "type": self.auth_type,
                 "token": MASKED if self._auth_token(scope) else None,
             },
-            "validation_config": {
+            validation_config={
                 "headers": self._object("validate_headers", scope),
                 "params": self._object("validate_params", scope),
             },
-            "response_config": {
+            response_config={
                 "success": self._evaluated(self.success_response, scope),
                 "error": self._evaluated(self.error_response, scope),
             },
-        }
-        return pending
+        )
 
     def on_event(self, execution: Execution, event_data: Any) -> Any:
         """The call. Raises ResumeError for what is none."""
@@ -132,13 +126,10 @@ class HttpCallbackNode(EventNode):
         config = copied(pending["service_config"])
         config["auth_config"]["token"] = self._auth_token(scope)
         minutes = config["callback_config"]["timeout_minutes"]
-        return Subscription(
-            wanted.event_type,
-            wanted.event_filter,
-            wanted.correlation_id,
-            earlier(int(minutes * 60_000) or None, wanted.timeout_ms),
-            wanted.warnings,
-            Service(self.node_type, config["task_id"], config),
+        return replace(
+            wanted,
+            timeout_ms=earlier(int(minutes * 60_000) or None, wanted.timeout_ms),
+            service=Service(self.node_type, config["task_id"], config),
         )
 
     def _minutes(self, scope: Scope) -> float:

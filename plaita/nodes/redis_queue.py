@@ -3,6 +3,7 @@ it is the service ``redis_queue``; the node says which queue it is, and what a m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import shown, type_name
 from plaita.flow.waiting import Service, Subscription, earlier
-from plaita.nodes.base import EventNode, completed
+from plaita.nodes.base import EventNode, completed, with_service
 from plaita.nodes.execution import Execution, copied
 
 MASKED = "***"
@@ -57,9 +58,7 @@ class RedisQueueNode(EventNode):
     def prepare(self, preparation: Preparation) -> None:
         """Compile what may be an expression; plain numbers are judged at once."""
         super().prepare(preparation)
-        for name in _EVALUATED:
-            raw = getattr(self, name)
-            self._compiled[id(raw)] = (raw, preparation.value(raw, name))
+        self._compile(preparation, _EVALUATED)
         for name, low, high in (("redis_port", 1, 65535), ("redis_db", 0, 1_000_000), ("batch_size", 1, MOST_MESSAGES)):
             raw = getattr(self, name)
             if not isinstance(raw, str) and not _is_whole(raw, low, high):
@@ -70,32 +69,27 @@ class RedisQueueNode(EventNode):
         scope = execution.scope
         pending = super().execute(execution)
         pending["event_type"] = "redis_message"
-        pending["node_subtype"] = self.node_type
-        pending["service_config"] = {
-            "type": self.node_type,
-            "node_id": execution.node_id,
-            "execution_id": execution.execution_id,
-            "flow_id": execution.flow_id,
-            "event_type": pending["event_type"],
-            "event_filter": pending["event_filter"],
-            "task_id": f"redis_queue_{execution.node_id}_{execution.idempotency_key[:12]}",
-            "redis_config": {
+        return with_service(
+            self,
+            pending,
+            execution,
+            task_id=f"redis_queue_{execution.node_id}_{execution.idempotency_key[:12]}",
+            redis_config={
                 "host": self._text("redis_host", scope),
                 "port": self._whole("redis_port", scope, 1, 65535),
                 "db": self._whole("redis_db", scope, 0, 1_000_000),
                 "password": MASKED if self._password(scope) else None,
             },
-            "queue_config": {
+            queue_config={
                 "name": self._text("queue_name", scope),
                 "type": self.queue_type,
                 "message_format": self.message_format,
             },
-            "listen_config": {
+            listen_config={
                 "timeout_seconds": self._seconds(scope),
                 "batch_size": self._whole("batch_size", scope, 1, MOST_MESSAGES),
             },
-        }
-        return pending
+        )
 
     def on_event(self, execution: Execution, event_data: Any) -> Any:
         """The message. Raises ResumeError for one that cannot be read, and for a queue that nobody may read."""
@@ -111,13 +105,10 @@ class RedisQueueNode(EventNode):
         config = copied(pending["service_config"])
         config["redis_config"]["password"] = self._password(scope)
         seconds = config["listen_config"]["timeout_seconds"]
-        return Subscription(
-            wanted.event_type,
-            wanted.event_filter,
-            wanted.correlation_id,
-            earlier(int(seconds * 1000) or None, wanted.timeout_ms),
-            wanted.warnings,
-            Service(self.node_type, config.pop("task_id"), config),
+        return replace(
+            wanted,
+            timeout_ms=earlier(int(seconds * 1000) or None, wanted.timeout_ms),
+            service=Service(self.node_type, config.pop("task_id"), config),
         )
 
     def _text(self, field: str, scope: Scope) -> str:

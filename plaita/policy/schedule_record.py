@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from plaita import jsontext
 from plaita.errors import InputError
+from plaita.policy.carrier import start_payload
 from plaita.policy.schedule import Calendar, Misfire, calendar
 
 
@@ -60,3 +61,17 @@ def read_schedule(raw: bytes, schedule_id: str, now_ms: int) -> Schedule:
     except InputError as error:
         raise BadSchedule(str(error)) from None
     return found
+
+
+def scheduled_start(
+    schedule: Schedule, kind: Literal["cron", "manual"], execution_id: str, tenant_id: str, timestamp: str
+) -> bytes:
+    """The payload of a start that a schedule makes (REFERENCE 5.10); ``kind`` says what set it off."""
+    return start_payload(
+        execution_id=execution_id,
+        flow_id=schedule.flow_id,
+        version=schedule.version or "latest",
+        tenant_id=tenant_id,
+        timestamp=timestamp,
+        trigger={"kind": kind, "schedule_id": schedule.schedule_id, "schedule_name": schedule.name},
+    )

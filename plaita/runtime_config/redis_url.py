@@ -27,7 +27,7 @@ MAX_TIMEOUT_S = 60.0
 MAX_DB = 2**31 - 1
 
 _ANYWHERE = ("db", "username", "password", "socket_timeout", "socket_connect_timeout")
-_TLS = (
+TLS_OPTIONS = (
     "ssl_ca_certs",
     "ssl_ca_path",
     "ssl_certfile",
@@ -175,7 +175,7 @@ def _masked_user(credentials: str) -> str:
 
 def _masked_query(query: str) -> str:
     """Only values that are known to be no secrets are shown."""
-    plain = {*_ANYWHERE, *_TLS, *_SENTINEL} - _SECRET
+    plain = {*_ANYWHERE, *TLS_OPTIONS, *_SENTINEL} - _SECRET
     tail = urlencode([(name, value if name in plain else "***") for name, value in _pairs(query)], safe="*/")
     return f"?{tail}" if tail else ""
 
@@ -218,7 +218,7 @@ def _pairs(query: str) -> list[tuple[str, str]]:
 def _options(scheme: str, query: str) -> dict[str, str]:
     known = (
         *_ANYWHERE,
-        *(_TLS if scheme.startswith("rediss") else ()),
+        *(TLS_OPTIONS if scheme.startswith("rediss") else ()),
         *(_SENTINEL if scheme.endswith("+sentinel") else ()),
     )
     options: dict[str, str] = {}
@@ -227,7 +227,7 @@ def _options(scheme: str, query: str) -> dict[str, str]:
             raise ValueError(f"its option {name} stands twice")
         if name in known:
             options[name] = value
-        elif name in _TLS:
+        elif name in TLS_OPTIONS:
             raise ValueError(f"its option {name} is for TLS, which is rediss:// or rediss+sentinel://")
         elif name in _SENTINEL:
             raise ValueError(f"its option {name} is for redis+sentinel:// and rediss+sentinel://")

@@ -37,7 +37,6 @@ LOG_LONG = 100_000  # entries; a log that is longer keeps only
 LONG_LOG_KEPT_MS = 60_000
 AT_ONCE = 16
 GIVE_UP_AFTER = 5  # deliveries of an event that we fail on by a fault of our own
-DATA_STANDS_IN = 16  # levels, as ``client.events``
 
 
 class BadEvent(ValueError):
@@ -65,7 +64,7 @@ def read_event(log_id: str, fields: Mapping[bytes, bytes]) -> ReadEvent:
         texts = {name.decode(): value.decode() for name, value in fields.items() if name != b"data"}
         raw = fields.get(b"data", b"null")
         data = jsontext.loads(raw)
-        jsontext.check(data, "data", within=DATA_STANDS_IN)
+        jsontext.check(data, "data", within=events.DATA_STANDS_IN)
         event_id, event_type = texts.get("event_id", ""), texts.get("event_type", "")
         tenant = check_tenant(texts.get("tenant_id", ""))
     except (UnicodeDecodeError, jsontext.JSONTextError, jsontext.JSONValueError, InputError) as error:

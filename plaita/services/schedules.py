@@ -14,9 +14,8 @@ from plaita.clock import iso_utc
 from plaita.errors import InputError
 from plaita.policy import repos
 from plaita.policy.backoff import backoff_s
-from plaita.policy.carrier import start_payload
 from plaita.policy.schedule import Firing, cron_key, firing
-from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule
+from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule, scheduled_start
 from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import schedules
 from plaita.store.call import Refused, Value
@@ -185,12 +184,6 @@ def _request(keys: Keys, one: Due, schedule: Schedule, todo: Firing, now: int) -
 
 def _run(keys: Keys, schedule: Schedule, due_ms: int | None, now: int) -> Run:
     execution_id = ids.new_execution_id()
-    payload = start_payload(
-        execution_id=execution_id,
-        flow_id=schedule.flow_id,
-        version=schedule.version or "latest",
-        tenant_id=keys.tenant or DEFAULT_TENANT,
-        timestamp=iso_utc(now) or "",
-        trigger={"kind": "cron", "schedule_id": schedule.schedule_id, "schedule_name": schedule.name},
-    )
+    tenant = keys.tenant or DEFAULT_TENANT
+    payload = scheduled_start(schedule, "cron", execution_id, tenant, iso_utc(now) or "")
     return Run(execution_id, cron_key(schedule.schedule_id, due_ms, now), payload, due_ms)

@@ -7,16 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from plaita.errors import InputError
-
-_TLS = (
-    "ssl_ca_certs",
-    "ssl_ca_path",
-    "ssl_certfile",
-    "ssl_keyfile",
-    "ssl_password",
-    "ssl_cert_reqs",
-    "ssl_check_hostname",
-)
+from plaita.runtime_config.redis_url import TLS_OPTIONS
 
 
 def url_of_client(client: Any) -> str:
@@ -61,7 +52,7 @@ def _sentinels(pool: Any) -> tuple[str, list[tuple[str, str]]]:
 
 def _tls_options(known: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
-    for name in _TLS:
+    for name in TLS_OPTIONS:
         value = known.get(name)
         if isinstance(value, ssl.VerifyMode):
             value = "none" if value is ssl.CERT_NONE else "required"
