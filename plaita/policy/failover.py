@@ -12,7 +12,8 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a server said of itself. ``up_s``: whole seconds since its process began."""
+    """What a server said of itself. ``up_s``: seconds since its process began, as the difference of two whole ones: up
+    to one too many."""
 
     replication_id: str
     run_id: str
@@ -42,7 +43,7 @@ def change(known: Known | None, seen: Known, since_s: float) -> Change:
         return Change.SAME
     if known.replication_id == seen.replication_id:
         return Change.SAME
-    if known.run_id == seen.run_id or seen.up_s > since_s:
+    if known.run_id == seen.run_id or seen.up_s - 1 >= since_s:
         return Change.ANOTHER  # of one process: it was a replica in between
     return Change.RESTARTED
 

@@ -47,16 +47,21 @@ def _work(world: World, steps: int) -> None:
         left -= len(batch)
 
 
-def _look(world: World, supervisor: SupervisorProcess) -> dict[str, float]:
-    """Once nothing is being born or buried."""
-    supervisor.wait_status(lambda status: all(row["state"] == "idle" for row in status["executors"]), "all idle")
-    template = supervisor.ask("status")["template"]["pid"]
+def _look(world: World, supervisor: SupervisorProcess, *gone: int) -> dict[str, float]:
+    """Once nothing is being born or buried; ``gone`` are pids that were killed, and may not have been missed yet."""
+
+    def settled(status: dict[str, Any]) -> bool:
+        rows = status["executors"]
+        return len(rows) == 2 and all(row["state"] == "idle" and row["pid"] not in (None, *gone) for row in rows)
+
+    status = supervisor.wait_status(settled, "all idle")
+    template = status["template"]["pid"]
     return {
         "supervisor_fds": _descriptors(supervisor.pid),
         "template_fds": _descriptors(template),
         "supervisor_mib": _rss_mib(supervisor.pid),
         "template_mib": _rss_mib(template),
-        "executor_mib": max(_rss_mib(row["pid"]) for row in supervisor.executors()),
+        "executor_mib": max(_rss_mib(row["pid"]) for row in status["executors"]),
         "redis_mib": _redis_mib(world),
     }
 
@@ -74,9 +79,11 @@ def test_descriptors_and_memory_are_flat_over_steps_and_respawns(world: World, s
     world.chain("f", *nodes)
     supervisor = world.serving(executors=2, max_steps_per_executor=max_steps)
     _work(world, max(500, steps // 10))  # caches fill, allocators find their size
-    for row in supervisor.executors():
-        os.kill(row["pid"], signal.SIGKILL)  # deaths, not retirements alone
-    before, counters = _look(world, supervisor), supervisor.ask("status")["counters"]
+    full = supervisor.wait_status(lambda s: all(row["state"] == "idle" for row in s["executors"]), "all idle")
+    killed = [row["pid"] for row in full["executors"]]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)  # deaths, not retirements alone
+    before, counters = _look(world, supervisor, *killed), supervisor.ask("status")["counters"]
     _work(world, steps)
     after, later = _look(world, supervisor), supervisor.ask("status")["counters"]
     figures = {name: (round(before[name], 1), round(after[name], 1)) for name in before}

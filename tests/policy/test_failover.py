@@ -40,7 +40,10 @@ OLD = Known("a", "run1", 900)
         ),  # started again as the replica of one that has the same history
         (OLD, Known("b", "run2", 0), 0.4, Change.RESTARTED),
         (OLD, Known("b", "run2", 9), 9.5, Change.RESTARTED),
-        (OLD, Known("b", "run2", 10), 9.5, Change.ANOTHER),  # it was there before the other went: a replica
+        (OLD, Known("b", "run2", 1), 0.2, Change.RESTARTED),  # whole seconds: 10.9 to 11.1 is one of them
+        (OLD, Known("b", "run2", 10), 9.5, Change.RESTARTED),
+        (OLD, Known("b", "run2", 11), 10.0, Change.ANOTHER),  # it was there before the other went: a replica
+        (OLD, Known("b", "run2", 11), 9.5, Change.ANOTHER),
         (OLD, Known("b", "run2", 5000), 9.5, Change.ANOTHER),
         (OLD, Known("b", "run1", 910), 10.0, Change.ANOTHER),  # one process: it was a replica meanwhile
         (OLD, Known("b", "run1", 0), 10.0, Change.ANOTHER),
