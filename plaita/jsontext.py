@@ -163,16 +163,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def loads(text: bytes | str, *, unique_keys: bool = False) -> Any:
+def loads(text: bytes | str, *, unique_keys: bool = False, within: int | None = None) -> Any:
     """The value of JSON text, integers exact. Raises JSONTextError with line and column where known.
 
     ``unique_keys`` refuses an object that names a key twice: for definitions and configuration, where a reviewer
-    would read the first and the engine the last.
+    would read the first and the engine the last. ``within``: for text from outside, which may be deeper than ``dumps``
+    takes: how many levels are to stand around the value in the end.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     try:
         if not unique_keys and _LONG_NUMBER.search(data) is None:
-            return orjson.loads(data)
+            value = orjson.loads(data)
+            if within is not None:
+                _check(value, "$", within)
+            return value
         value = json.loads(
             data.decode("utf-8"),
             parse_constant=_refuse_constant,
@@ -180,7 +184,7 @@ def loads(text: bytes | str, *, unique_keys: bool = False) -> Any:
             parse_int=_exact_int,
             object_pairs_hook=_unique if unique_keys else None,
         )
-        _check(value, "$", 0)
+        _check(value, "$", within or 0)
         return value
     except JSONTextError:
         raise

@@ -48,7 +48,7 @@ def publish(
     event = events.Event(
         event_id=ids.check_id(event_id, "event id") if named else ids.new_execution_id(),
         event_type=_name(event_type, "event type"),
-        data=encode_event_data(data, events.DATA_STANDS_IN),
+        data=encode_event_data(data),
         correlation=None if correlation_id is None else _name(correlation_id, "correlation id"),
         source=_source(source),
         named=named,

@@ -19,6 +19,7 @@ from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError, RefusedError, UnreachableError, WaitTimeoutError
 from plaita.policy import repos
 from plaita.policy.carrier import start_payload
+from plaita.policy.event_index import DATA_STANDS_IN
 from plaita.store import carriers, dead_letters, executions, flows, registry, replays, server
 from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
 from plaita.store.keys import DEFAULT_TENANT, STATUSES, TERMINAL, Keys, check_tenant
@@ -132,11 +133,10 @@ def carried(value: str, what: str) -> str:
     return value
 
 
-def encode_event_data(data: Any, within: int = 0) -> bytes:
-    """What an event brings, as JSON text. ``within``: how many levels are to stand around it in the end."""
+def encode_event_data(data: Any) -> bytes:
+    """What an event brings, as JSON text: no deeper than what will stand around it leaves room for."""
     try:
-        if within:
-            jsontext.check(data, within=within)
+        jsontext.check(data, within=DATA_STANDS_IN)
         encoded = jsontext.dumps(data)
     except jsontext.JSONValueError as error:
         raise InputError(f"data: {error}") from None

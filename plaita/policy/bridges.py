@@ -9,7 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from plaita import jsontext
+from plaita.policy.event_index import DATA_STANDS_IN
 
+STANDS_IN = DATA_STANDS_IN + 2
+"""Levels around a message: those around an event's data, and the message's place in that."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of all messages of a wait together: both forms of them must fit into a node's result."""
 
@@ -181,7 +184,7 @@ def _read(message: Message, form: str) -> Any:
     if form == "text":
         return text
     try:
-        return jsontext.loads(message)
+        return jsontext.loads(message, within=STANDS_IN)
     except jsontext.JSONTextError as error:
         shown = text if len(text) <= 200 else text[:200] + "…"
         raise ValueError(f"a message is no JSON ({error}): {shown!r}; message_format text or raw takes any") from None
@@ -193,7 +196,7 @@ def _lenient(value: bytes, form: str) -> Any:
         return base64.b64encode(value).decode("ascii")
     if form == "json":
         try:
-            return jsontext.loads(value)
+            return jsontext.loads(value, within=STANDS_IN)
         except jsontext.JSONTextError:
             pass
     return _text(value)

@@ -11,8 +11,11 @@ from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.callback_url import Place, name_of, task_id_of
+from plaita.policy.event_index import DATA_STANDS_IN
 
 MAX_BODY_BYTES = 64 * 1024
+STANDS_IN = DATA_STANDS_IN + 2
+"""Levels around a body: those around an event's data, and the body's place in that."""
 EARLY_METHODS = frozenset(("POST", "PUT", "DELETE"))
 """Of a call that comes before its wait nobody can tell yet which method is wanted; a GET may be a link's preview."""
 
@@ -83,6 +86,17 @@ def stage(place: Place, control: Mapping[str, str], timing: bytes | None) -> Sta
 # -- the call -------------------------------------------------------------------------------------
 
 
+def unreadable(request: Request) -> Reply | None:
+    """Why a call can be for no wait at all; None where it may be."""
+    if len(request.body) > MAX_BODY_BYTES:
+        return TOO_LARGE
+    try:
+        jsontext.check({"headers": dict(request.headers), "query": dict(request.query)}, "call")
+    except jsontext.JSONValueError as fault:
+        return error(400, str(fault))
+    return None
+
+
 def refusal(config: Mapping[str, Any], request: Request) -> Reply | None:
     """Why a call does not end the wait with this ``service_config``; None where it does."""
     method = config["callback_config"]["method"]
@@ -148,7 +162,7 @@ def read_body(request: Request) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:
-            return jsontext.loads(request.body)
+            return jsontext.loads(request.body, within=STANDS_IN)
         except jsontext.JSONTextError as fault:
             raise ValueError(f"the body is no JSON: {fault}") from None
     try:

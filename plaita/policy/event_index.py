@@ -15,6 +15,8 @@ from typing import Any
 from plaita import jsontext
 
 DIGEST_CHARACTERS = 40
+DATA_STANDS_IN = 16
+"""Levels around an event's data, at most: of a carrier, a result, a context."""
 
 
 @dataclass(frozen=True, slots=True)

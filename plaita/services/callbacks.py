@@ -44,11 +44,12 @@ class CallbackIntake:
         return answer.status, answer.headers, answer.body
 
     async def _answer(self, request: Request) -> Reply:
-        if len(request.body) > policy.MAX_BODY_BYTES:
-            return policy.TOO_LARGE
         place = self._place(request.path)
         if place is None:
             return policy.NOT_FOUND
+        unreadable = policy.unreadable(request)
+        if unreadable is not None:
+            return unreadable
         row = await _row(self._host, place)
         if row is None:
             return policy.NOT_FOUND

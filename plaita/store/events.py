@@ -20,7 +20,6 @@ RESEND_MS = 3_600_000  # of one whose id was made for this very call
 WORK: Lane = "bulk"  # what the lookups and wake-ups take: on the lane of the events a blocking read stands before them
 KEPT_AT_MOST = 100  # events of one type and correlation
 PAGE = 100
-DATA_STANDS_IN = 16  # levels around an event's data, at most: of a carrier, a result, a context
 
 
 @dataclass(frozen=True, slots=True)

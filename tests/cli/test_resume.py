@@ -233,6 +233,7 @@ def test_bad_usage(stage: Stage, plaita: Run, tmp_path: Any) -> None:
         ("--type", "cancel"),
         ("--type", "event", "--data", "{"),
         ("--type", "event", "--data", f"@{large}"),
+        ("--type", "event", "--data", "[" * 241 + "]" * 241),
         ("--type", "retry", "--data", "1"),
         ("--type", "timeout", "--data", "1"),
         (),
@@ -241,6 +242,7 @@ def test_bad_usage(stage: Stage, plaita: Run, tmp_path: Any) -> None:
         assert (told.code, told.out) == (2, ""), words
     assert "65536" in plaita("resume", "e", "--type", "event", "--data", f"@{large}").err
     assert b"woken" not in stage.row()
+    assert "nested deeper" in plaita("resume", "e", "--type", "event", "--data", "[" * 241 + "]" * 241).err
     large.write_text(json.dumps("x" * 65_534))
     assert plaita("resume", "e", "--type", "event", "--data", f"@{large}").code == 0
 

@@ -200,6 +200,24 @@ def test_a_body_that_is_too_large(there: Callbacks) -> None:
     assert (status, taken) == (413, 200)
 
 
+DEEP = {"headers": {"Content-Type": "application/json"}, "body": b"[" * 250 + b"]" * 250}
+
+
+@pytest.mark.parametrize("odd", [DEEP, {"headers": {"X-Who": "\udcff"}}, {"query": {"who": "\udcff"}}])
+def test_what_no_node_could_be_told_is_refused_and_the_wait_goes_on(there: Callbacks, odd: Any) -> None:
+    there.wait()
+    assert there.call(odd)[0][0] == 400
+    assert there.data() is None
+    assert there.call({})[0][0] == 200
+
+
+@pytest.mark.parametrize("odd", [{"headers": {"X-Who": "\udcff"}}, {"query": {"who": "\udcff"}}])
+def test_what_no_node_could_be_told_is_not_kept(there: Callbacks, odd: Any) -> None:
+    there.running()
+    assert there.call(odd)[0][0] == 400
+    assert there.world.raw("EXISTS", there.keys.early_callbacks) == 0
+
+
 def basic(text: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
 

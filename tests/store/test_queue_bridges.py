@@ -276,7 +276,7 @@ def test_E1_a_batch_is_what_is_there(there: Queues) -> None:
     assert (there.message()["message"], there.kept()) == ([1, 2, 3], [4])
 
 
-@pytest.mark.parametrize("bad", [b"{not json", b"\xff\xfe"])
+@pytest.mark.parametrize("bad", [b"{not json", b"\xff\xfe", b"[" * 250 + b"]" * 250])
 def test_S7_a_message_that_cannot_be_read_is_told_and_put_aside(there: Queues, bad: bytes) -> None:
     there.waits()
     there.push(bad, 2)
