@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from plaita import jsontext
 from plaita.callback_url import Place, name_of, task_id_of
@@ -81,6 +81,41 @@ def stage(place: Place, control: Mapping[str, str], timing: bytes | None) -> Sta
     said = {} if timing is None else jsontext.loads(timing)
     visit, ended = said.get("visit", 0), said.get("ended_at") is not None
     return "over" if visit > place.visit or (visit == place.visit and (ended or at_it)) else "early"
+
+
+# -- a call that came first -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyCall:
+    """A call that is kept until its wait begins. ``at_ms``: when it came."""
+
+    place: Place
+    request: Request
+    at_ms: int
+
+    def to_record(self) -> bytes:
+        place, request = self.place, self.request
+        return jsontext.dumps(
+            {
+                "place": [place.prefix, place.tenant, place.execution_id, place.node_id, place.visit],
+                "request": [request.method, request.path, dict(request.headers), dict(request.query)],
+                "body": base64.b64encode(request.body).decode("ascii"),
+                "at": self.at_ms,
+            }
+        )
+
+    @classmethod
+    def of_record(cls, record: bytes) -> Self:
+        said = jsontext.loads(record)
+        method, path, headers, query = said["request"]
+        request = Request(method, path, headers, query, base64.b64decode(said["body"]))
+        return cls(Place(*said["place"]), request, said["at"])
+
+
+def kept_name(place: Place) -> str:
+    """Under what name a call that came first is kept."""
+    return f"{place.tenant}:{name_of(place)}"
 
 
 # -- the call -------------------------------------------------------------------------------------

@@ -4,16 +4,15 @@ that looks after those which came too early. No server, no port: bytes in, bytes
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 from collections.abc import Mapping
 
 from plaita import ids, jsontext
-from plaita.callback_url import Place, execution_key, is_token, name_of, read_path
+from plaita.callback_url import Place, execution_key, is_token, read_path
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy import callbacks as policy
-from plaita.policy.callbacks import Reply, Request
+from plaita.policy.callbacks import EarlyCall, Reply, Request
 from plaita.policy.carrier import resume_payload
 from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import callbacks, events, executions
@@ -21,8 +20,9 @@ from plaita.store.call import Refused, Value
 from plaita.store.executions import Row, Wake
 from plaita.store.keys import check_tenant
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 60.0
 KEPT_MS = 7 * 86_400_000
+MOVES = 8  # of an execution while one call is judged
 
 
 class CallbackIntake:
@@ -50,6 +50,14 @@ class CallbackIntake:
         unreadable = policy.unreadable(request)
         if unreadable is not None:
             return unreadable
+        for _ in range(MOVES):
+            answer = await self._judged(place, request)
+            if answer is not None:
+                return answer
+        raise NotServed("the execution moves all the time")
+
+    async def _judged(self, place: Place, request: Request) -> Reply | None:
+        """None where the execution went on meanwhile: judge anew."""
         row = await _row(self._host, place)
         if row is None:
             return policy.NOT_FOUND
@@ -57,13 +65,11 @@ class CallbackIntake:
         if stage == "over":
             return policy.SECOND
         if stage == "early":
-            return await self._keep(place, request)
+            return await self._keep(place, row, request)
         config = jsontext.loads(row.control["wait_config"])
         refused = policy.refusal(config, request)
         if refused is not None:
             return refused
-        if await served(self._host, callbacks.is_kept(self._host.keys, _name(place))):
-            return policy.SECOND
         return policy.success(config) if await _end(self._host, place, row, request) else policy.SECOND
 
     def _place(self, path: str) -> Place | None:
@@ -80,12 +86,17 @@ class CallbackIntake:
         key = execution_key(self._secret, self._host.keys.prefix, place.tenant, place.execution_id)
         return place if is_token(key, place, token) else None
 
-    async def _keep(self, place: Place, request: Request) -> Reply:
-        """A call that came first: its wait will find it."""
+    async def _keep(self, place: Place, row: Row, request: Request) -> Reply | None:
+        """A call that came first: its wait will find it as it begins."""
         if request.method not in policy.EARLY_METHODS:
             return policy.error(405, "nobody waits for this call yet", Allow=", ".join(sorted(policy.EARLY_METHODS)))
-        record = _record(place, request)
-        answer = await self._host.run(callbacks.keep(self._host.keys, _name(place), record))
+        record = EarlyCall(place, request, wall_ms()).to_record()
+        keys = self._host.keys.for_tenant(place.tenant)
+        seen = row.control.get("status", ""), row.control.get("step", "")
+        call = callbacks.keep(keys, policy.kept_name(place), record, place.execution_id, *seen)
+        answer = await self._host.run(call)
+        if isinstance(answer, Refused) and answer.reason == "moved":
+            return None
         if isinstance(answer, Refused) and answer.reason == "full":
             return policy.error(503, "too many calls came early; call again later", Retry_After="60")
         if not isinstance(answer, Value):
@@ -94,7 +105,8 @@ class CallbackIntake:
 
 
 class EarlyCalls:
-    """The service ``http_callback``: calls that came before their wait end it once it is there."""
+    """The service ``http_callback``: drops calls that came first and that no wait will find any more. One that is
+    wanted is found by whoever suspends (``supervisor.suspends``)."""
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
@@ -113,36 +125,17 @@ class EarlyCalls:
         while True:
             page = await served(self._host, callbacks.kept(self._host.keys, cursor))
             for name, record in page.records:
-                if await self._is_done(record):
+                if await self._is_useless(EarlyCall.of_record(record)):
                     await served(self._host, callbacks.drop(self._host.keys, name))
             cursor = page.cursor
             if cursor == "0":
                 return
 
-    async def _is_done(self, record: bytes) -> bool:
-        place, request, at = _of_record(record)
-        row = await _row(self._host, place)
-        if row is None:
+    async def _is_useless(self, call: EarlyCall) -> bool:
+        if wall_ms() - call.at_ms > KEPT_MS:
             return True
-        stage = policy.stage(place, row.control, row.timings.get(place.node_id))
-        if stage == "early":
-            return wall_ms() - at > KEPT_MS
-        if stage == "over":
-            return True
-        refused = policy.refusal(jsontext.loads(row.control["wait_config"]), request)
-        if refused is not None:
-            self._host.count("callbacks_kept_refused")
-            self._host.tell(
-                "warning",
-                "callback.refused",
-                execution_id=place.execution_id,
-                node=place.node_id,
-                status=refused.status,
-            )
-            return True
-        if await _end(self._host, place, row, request):
-            self._host.count("callbacks_kept_used")
-        return True
+        row = await _row(self._host, call.place)
+        return row is None or policy.stage(call.place, row.control, row.timings.get(call.place.node_id)) == "over"
 
 
 async def _row(host: ServiceHost, place: Place) -> Row | None:
@@ -181,25 +174,3 @@ async def _end(host: ServiceHost, place: Place, row: Row, request: Request) -> b
             return False  # deleted meanwhile
         await asyncio.sleep(0.1)
     raise NotServed(f"{call.name}: {answer}")
-
-
-def _name(place: Place) -> str:
-    return f"{place.tenant}:{name_of(place)}"
-
-
-def _record(place: Place, request: Request) -> bytes:
-    return jsontext.dumps(
-        {
-            "place": [place.prefix, place.tenant, place.execution_id, place.node_id, place.visit],
-            "request": [request.method, request.path, dict(request.headers), dict(request.query)],
-            "body": base64.b64encode(request.body).decode("ascii"),
-            "at": wall_ms(),
-        }
-    )
-
-
-def _of_record(record: bytes) -> tuple[Place, Request, int]:
-    said = jsontext.loads(record)
-    method, path, headers, query = said["request"]
-    request = Request(method, path, headers, query, base64.b64decode(said["body"]))
-    return Place(*said["place"]), request, said["at"]

@@ -13,23 +13,18 @@ MOST_KEPT = 10_000  # of the platform: at most 64 KiB and some headers each
 PAGE = 50
 
 
-def keep(keys: Keys, name: str, record: bytes) -> Call[bool]:
-    """Keep a call under the name of its place; False where one is kept already. Refused: ``full``."""
+def keep(keys: Keys, name: str, record: bytes, execution_id: str, status: str, step: str) -> Call[bool]:
+    """Keep a call under the name of its place; False where one is kept already. ``keys`` are the tenant's; ``status``
+    and ``step`` ('' for none): where its execution was seen. Refused: ``full``; ``moved``: it is there no more."""
     return Call(
         "callbacks.keep",
         script("callback_keep"),
-        (keys.early_callbacks,),
-        (name, record, MOST_KEPT),
+        (keys.early_callbacks, keys.row(execution_id)),
+        (name, record, MOST_KEPT, status, step),
         "writer",
         True,
         lambda reply: reply[0] == 1,
     )
-
-
-def is_kept(keys: Keys, name: str) -> Call[bool]:
-    """Whether a call is kept for the place."""
-    words = ("HEXISTS", keys.early_callbacks, name)
-    return Call("callbacks.is_kept", None, (keys.early_callbacks,), words, "writer", True, lambda reply: reply == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +47,6 @@ def kept(keys: Keys, cursor: str = "0") -> Call[Kept]:
 
 
 def drop(keys: Keys, name: str) -> Call[bool]:
-    """It is used, or nobody will want it."""
+    """Nobody will want it."""
     words = ("HDEL", keys.early_callbacks, name)
     return Call("callbacks.drop", None, (keys.early_callbacks,), words, "events", True, lambda reply: reply == 1)

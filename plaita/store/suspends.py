@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from plaita import ids
 from plaita.policy.event_index import Places, kept_digest
@@ -38,7 +38,9 @@ class Suspend:
     ``str(step)``.
 
     ``early``: the event that came first and ends the wait in this very call, with its carrier ``early_fields``;
-    ``ruled_out``: ids of those that do not fit its filter.
+    ``ruled_out``: ids of those that do not fit its filter. ``call_name``: under what name an HTTP call that came first
+    is kept, '' for a wait that no call ends; ``call``: what became of it, ``ends`` as the event ``early``, of which the
+    node is told ``call_data``.
     """
 
     execution_id: str
@@ -65,17 +67,26 @@ class Suspend:
     early: str = ""
     early_fields: Sequence[tuple[str, bytes | str]] = ()
     ruled_out: Sequence[str] = ()
+    call_name: str = ""
+    call: Literal["", "ends", "refused"] = ""
+    call_data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
     """``deadline_ms``: when the wait times out, by Redis time; None without a timeout, or when sent again and the wait
-    is over. ``early``, the oldest first: events that may end the wait already, not always all at once. Where there are
-    any, nothing was written: judge them by the filter and send again (DECISIONS 27)."""
+    is over. ``early``, the oldest first: events that may end the wait already, not always all at once; ``call``: the
+    record of such an HTTP call. Where there are any, nothing was written (``open``): judge them and send again
+    (DECISIONS 27, 30)."""
 
     done_before: bool
     deadline_ms: int | None
     early: list[EarlyEvent] = field(default_factory=list)
+    call: bytes = b""
+
+    @property
+    def open(self) -> bool:
+        return bool(self.early or self.call)
 
 
 def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
@@ -113,6 +124,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
             keys.events_kept(kept_digest(wait.event_type, correlation)),
             keys.wake,
             keys.event_last,
+            keys.early_callbacks,
         ),
         (
             wait.token,
@@ -126,6 +138,9 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
             keys.ns,
             wait.early,
             EVENTS_KEPT_MS,
+            wait.call_name,
+            wait.call,
+            wait.call_data,
             *(len(group) for group in groups),
             *(word for group in groups for word in group),
             *fields,
@@ -139,7 +154,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
 def _parse_suspended(reply: Sequence[Any]) -> Suspended:
     flat = reply[2]
     early = [EarlyEvent(text(flat[i]), text(flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)]
-    return Suspended(reply[0] == 1, int(reply[1]) if reply[1] else None, early)
+    return Suspended(reply[0] == 1, int(reply[1]) if reply[1] else None, early, reply[3])
 
 
 def _flat(fields: Sequence[tuple[str, bytes | str]]) -> list[Argument]:

@@ -179,8 +179,8 @@ class Settler:
         """Row, timer, lease and carrier in one call (DECISIONS 26). True when a cancel came first, which ends it."""
         wait = suspends.suspend_of(held, answer, elapsed_ms)
         answered = await self._write_unless_cancelled(held, executions.suspend(held.keys, wait))
-        while isinstance(answered, Suspended) and answered.early:
-            wait = suspends.judged(held, wait, answered.early)
+        while isinstance(answered, Suspended) and answered.open:
+            wait = suspends.judged(held, wait, answered, self._stats)
             answered = await self._write_unless_cancelled(held, executions.suspend(held.keys, wait))
         if answered == "cancelled":
             held.wait = str(wait.step)  # its code has run: it may have something to undo
@@ -208,7 +208,7 @@ class Settler:
         """As ``_write``; a suspend is refused while a cancel is asked for, which then is the holder's to do."""
         held.settling = True
         answer = await self._send_held(held, call)
-        held.settling = isinstance(answer, Value) and not answer.value.early
+        held.settling = isinstance(answer, Value) and not answer.value.open
         if isinstance(answer, Value):
             done: Suspended = answer.value
             return done

@@ -94,6 +94,9 @@ class World:
         return self.run(executions.finish(self.keys, Finish(**(given | changes))))
 
     def suspend(self, begun: Begun, entry: Entry, step: int = 1, **changes: Any) -> Answer[Any]:
+        return self.run(executions.suspend(self.keys, Suspend(**self.suspend_fields(begun, entry, step, **changes))))
+
+    def suspend_fields(self, begun: Begun, entry: Entry, step: int = 1, **changes: Any) -> dict[str, Any]:
         given: dict[str, Any] = {
             "execution_id": "e",
             "token": begun.token,
@@ -109,7 +112,7 @@ class World:
             "stream": entry.stream,
             "entry_id": entry.entry_id,
         }
-        return self.run(executions.suspend(self.keys, Suspend(**(given | changes))))
+        return given | changes
 
     def suspended(self, **changes: Any) -> tuple[Entry, Begun]:
         """Started, taken, begun and waiting at node ``w`` since step 1."""

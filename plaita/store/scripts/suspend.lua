@@ -2,13 +2,16 @@
 -- ack in one call (ledger F3, DECISIONS 26, 27).
 -- KEYS 1 row, 2 fence, 3 fencegen, 4 lease, 5 cancel, 6 nofail, 7 noderetry of this node, 8 index of running,
 --      9 index of suspended, 10 stream of the carrier, 11 delayed, 12 delayed bodies, 13 events kept for this wait,
---      14 wake stream, 15 id of the newest entry of the event log
+--      14 wake stream, 15 id of the newest entry of the event log, 16 HTTP calls that came early
 -- ARGV 1 token, 2 step, which names the wait, 3 active ms delta, 4 entry id, 5 group, 6 execution id, 7 key part of the node,
 --      8 timeout ms or '', 9 ns, 10 the early event that ends the wait at once, or '', 11 how long events are kept ms,
---      12..16 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
---      17.. those words in this order, then the row's fields
--- ok: done before 0|1, deadline ms or '', {event id, log id, data, ...}: events that came before the wait did; where there
---     are any, nothing was written: the caller says which of them end the wait and which do not, and sends again.
+--      12 under what name an HTTP call for this wait would be kept, or '', 13 what became of that: '' not looked at yet,
+--      'ends' the wait as the event 10, 'refused', 14 what the node is told of it, or '';
+--      15..19 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
+--      20.. those words in this order, then the row's fields
+-- ok: done before 0|1, deadline ms or '', {event id, log id, data, ...}: events that came before the wait did, such a call
+--     or ''; where there are any, nothing was written: the caller says which of them end the wait and which do not, and
+--     sends again.
 -- refused: see lib/settle; cancel (reason): the holder ends it instead
 -- include: settle
 -- include: retried
@@ -22,15 +25,15 @@ if refusal then
 end
 if done then
   local wait = redis.call('HMGET', KEYS[1], 'wait', 'wait_deadline')
-  return {'ok', 1, wait[1] == ARGV[2] and wait[2] or '', {}}
+  return {'ok', 1, wait[1] == ARGV[2] and wait[2] or '', {}, ''}
 end
 if flags[4] then
   return {'refused', 'cancel', flags[4]}
 end
 
-local at, groups = 17, {}
+local at, groups = 20, {}
 for i = 1, 5 do
-  local words = tonumber(ARGV[11 + i])
+  local words = tonumber(ARGV[14 + i])
   groups[i] = slice(ARGV, at, at + words - 1)
   at = at + words
 end
@@ -69,7 +72,16 @@ local data, others
 if #places > 0 then
   data, others = early_events()
   if not data and #others > 0 then
-    return {'ok', 0, '', others}
+    return {'ok', 0, '', others, ''}
+  end
+end
+if ARGV[12] ~= '' then
+  local call = redis.call('HGET', KEYS[16], ARGV[12])
+  if call and ARGV[13] == '' then
+    return {'ok', 0, '', {}, call}
+  end
+  if redis.call('HDEL', KEYS[16], ARGV[12]) == 1 and ARGV[13] == 'ends' then
+    data = ARGV[14]
   end
 end
 
@@ -115,4 +127,4 @@ redis.call('ZREM', KEYS[8], ARGV[6])
 redis.call('ZADD', KEYS[9], row[7] or text(now), ARGV[6])
 redis.call('DEL', KEYS[4])
 settle_carrier(KEYS[10], ARGV[5], ARGV[4])
-return {'ok', 0, deadline, {}}
+return {'ok', 0, deadline, {}, ''}
