@@ -6,12 +6,14 @@ import logging
 from typing import Any
 
 from plaita.client import resuming
+from plaita.client.operations import load
 from plaita.errors import RefusedError
 from plaita.event.model import Event, EventSubscription
 from plaita.event.redis import RedisEventBus
-from plaita.store.keys import Keys
+from plaita.store.keys import TERMINAL, Keys
 
 PROCESSED_KEPT = 100
+GONE = ("no_row", "deleted", "tombstoned")  # the last: its row came back with a backup
 
 _log = logging.getLogger("plaita.event")
 
@@ -41,6 +43,8 @@ class EventFilter:
 
     def _one(self, event: Event, subscription: EventSubscription) -> int:
         keys = self._bus.client.keys.for_tenant(subscription.tenant_id)
+        if not self._waits_there(keys, event, subscription):
+            return 0
         said = self._resume(keys, event, subscription)
         if said is None or said.get("already_terminal"):
             return self._remove(subscription, "gone" if said is None else said["status"])
@@ -49,6 +53,21 @@ class EventFilter:
         subscription.processed_events = [*subscription.processed_events, event.event_id][-PROCESSED_KEPT:]
         self._bus.register_subscription(subscription)
         return 1
+
+    def _waits_there(self, keys: Keys, event: Event, subscription: EventSubscription) -> bool:
+        """False where the execution is of another flow, or at another node, than the subscription says."""
+        if subscription.flow_id is None and subscription.node_id is None:
+            return True
+        try:
+            row = self._bus.perform(load(keys, subscription.execution_id))
+        except RefusedError as error:
+            if error.reason in GONE:
+                return True
+            raise
+        if row is None or row.status in TERMINAL:
+            return True  # it is to be removed
+        context = {"$FLOW_ID": row.control.get("flow_id"), "$LAST_NODE": row.control.get("last_node")}
+        return subscription.matches_event(event, context)
 
     def _resume(self, keys: Keys, event: Event, subscription: EventSubscription) -> dict[str, Any] | None:
         data = {
@@ -62,7 +81,7 @@ class EventFilter:
                 resuming.resume(keys, subscription.execution_id, "event", data, self._bus.client.family)
             )
         except RefusedError as error:
-            if error.reason in ("no_row", "deleted"):
+            if error.reason in GONE:
                 return None
             raise
 

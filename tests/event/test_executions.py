@@ -95,13 +95,40 @@ def test_E1_a_matching_event_resumes_what_a_program_subscribed(world: World) -> 
     assert world.bus.client.get(other)["status"] == "suspended"
 
 
-def test_E2_a_subscription_of_what_is_over_or_gone_is_removed_not_enqueued(world: World) -> None:
+def test_E1_a_subscription_of_a_flow_or_node_is_for_executions_that_are_there(world: World) -> None:
+    execution = world.waiting("bare")
+    node = world.bus.client.get(execution)["waiting"]["node_id"]
+    handle = EventFilter(world.bus).handle
+    for elsewhere in ({"node_id": "another"}, {"flow_id": "another"}):
+        subscription = EventSubscription("shipped", None, execution, **elsewhere)
+        world.bus.register_subscription(subscription)
+        assert handle(Event("shipped", correlation_id=execution)) == 0
+        assert world.bus.client.get(execution)["status"] == "suspended"
+        assert world.bus.unregister_subscription(subscription.subscription_id), "it may come there yet"
+    world.bus.register_subscription(EventSubscription("shipped", None, execution, "bare", node))
+    assert handle(Event("shipped", {"n": 1}, correlation_id=execution)) == 1
+    assert world.output(execution) == {"n": 1}
+    assert handle(Event("shipped", correlation_id=execution)) == 0
+    assert world.bus.subscriptions() == [], "it is over, wherever it ended (E2)"
+
+
+def test_E2_a_subscription_of_what_is_over_or_gone_is_removed_not_enqueued(
+    world: World, plaita_server_process: Server
+) -> None:
     over = world.waiting("paid")
     world.bus.publish(Event("paid", 1, correlation_id=over))
     world.output(over)
-    kept = world.waiting("bare")
+    kept, back = world.waiting("bare"), world.waiting("bare")
+    keys = world.bus.client.keys
+    row = plaita_server_process.do("DUMP", keys.row(back))
+    world.executions.delete_execution_state(back)
+    plaita_server_process.do("RESTORE", keys.row(back), 0, row)  # as a backup would
     for execution in (over, "never-was", kept):
         world.bus.register_subscription(EventSubscription("shipped", None, execution))
+    for node in (None, "w"):
+        world.bus.register_subscription(EventSubscription("shipped", None, back, None, node))
+        assert EventFilter(world.bus).handle(Event("shipped", correlation_id=back)) == 0
+        assert back not in [one.execution_id for one in world.bus.subscriptions()]
     handle = EventFilter(world.bus).handle
     assert [handle(Event("other", correlation_id=execution)) for execution in (over, "never-was")] == [0, 0]
     assert len(world.bus.subscriptions()) == 3, "only what is matched is looked at"

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from plaita import jsontext
+from plaita import Client, jsontext
+from plaita.client.tenants import enable as enabling
 from plaita.policy.carrier import read_carrier
-from plaita.store import carriers, executions, tenants, upkeep
+from plaita.store import carriers, delayed, executions, tenants, upkeep
 from plaita.store.call import Refused, Value
 from plaita.store.executions import ForeignStart, HandOn
 from plaita.store.keys import Keys
@@ -138,6 +139,26 @@ def test_T2_a_carrier_is_dropped_while_the_tenant_is_disabled_only(acme):
     assert acme.pending() == []
     assert acme.raw("XLEN", acme.keys.queue) == 0
     assert acme.row()["status"] == b"pending"
+
+
+@pytest.mark.parametrize("kind", ["event", "timeout"])
+def test_T2_a_wait_that_ended_while_its_tenant_was_disabled_goes_on_with_its_data_once_it_is_enabled(acme, kind):
+    acme.suspended(timeout_ms=60_000)
+    status(acme, "disabled")
+    if kind == "event":
+        acme.wake("ev1")
+    else:
+        acme.timer_is_due()
+        assert acme.do(delayed.promote(acme.keys)).moved == 1
+    entry = acme.take_one()
+    assert acme.begin(entry, kind=kind, wait="1") == Refused("tenant_disabled")
+    assert acme.run(carriers.drop_disabled(acme.keys, "e", entry.stream, entry.entry_id)) == Value(True)
+    assert acme.raw("XLEN", acme.keys.wake) == 0
+    with Client(acme.server.url) as client:
+        assert client.perform(enabling(acme.keys, "acme", None, DAY_MS))["requeued"] == 1
+        assert client.perform(enabling(acme.keys, "acme", None, DAY_MS))["requeued"] == 0, "it has one"
+    begun = acme.begin(acme.take_one(), nonce="n2", kind="continue").value
+    assert (begun.woken, begun.wake_data) == (kind, {"event": b'{"yes":1}', "timeout": b"null"}[kind])
 
 
 def test_T2_the_carrier_of_one_that_is_held_is_not_dropped(acme):
