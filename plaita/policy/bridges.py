@@ -14,7 +14,13 @@ from plaita.policy.event_index import DATA_STANDS_IN
 STANDS_IN = DATA_STANDS_IN + 2
 """Levels around a message: those around an event's data, and the message's place in that."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Of all messages of a wait together: both forms of them must fit into a node's result."""
+"""Of all messages of a wait together."""
+
+KEEP_LEFTOVERS_MS = 30 * 86_400_000
+"""How long it is tried to clear up after a wait that is over, on a server that cannot be reached."""
+
+MAX_TOLD_BYTES = 7 * 1024 * 1024
+"""Of both forms of them as JSON text: they must fit into a node's result, or they would be used and then refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class Target:
             return self.host
         host = self.host.strip("[]").lower()
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """With its database, for people."""
+        return f"{self.place}/{self.db}"
 
     @property
     def url(self) -> str:
@@ -124,11 +135,13 @@ Message = bytes | Mapping[bytes, bytes]
 """Of a list and a channel its bytes, of a stream the fields of its entry."""
 
 
-def told(asked: Asked, queue: Queue, messages: Sequence[Message], now_ms: int) -> Told:
-    """What the node is told of these messages."""
-    size = sum(_size(message) for message in messages)
+def told(asked: Asked, queue: Queue, messages: Sequence[Message], now_ms: int, *, size: int | None = None) -> Told:
+    """What the node is told of these messages. ``size``: what they have in bytes where they are not all here."""
+    size = sum(size_of(message) for message in messages) if size is None else size
     if size > MAX_MESSAGE_BYTES:
-        return told_error(asked, queue, f"{size} bytes of messages; at most {MAX_MESSAGE_BYTES} are taken", now_ms)
+        begins = f", which begins {_head(messages[0])}" if messages and isinstance(messages[0], bytes) else ""
+        why = f"{size} bytes of one message{begins}; at most {MAX_MESSAGE_BYTES} are taken"
+        return told_error(asked, queue, why, now_ms)
     try:
         read = [_read(message, queue.form) for message in messages]
     except ValueError as error:
@@ -141,6 +154,10 @@ def told(asked: Asked, queue: Queue, messages: Sequence[Message], now_ms: int) -
         "message": read if queue.batch > 1 else read[0],
         "raw_message": bare if queue.batch > 1 else bare[0],
     }
+    written = len(jsontext.dumps([data["message"], data["raw_message"]]))
+    if written > MAX_TOLD_BYTES:
+        why = f"a message of {size} bytes has {written} in the node's result; at most {MAX_TOLD_BYTES} fit in"
+        return told_error(asked, queue, why, now_ms)
     return Told(data, False)
 
 
@@ -168,7 +185,8 @@ def _common(asked: Asked, queue: Queue, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _size(message: Message) -> int:
+def size_of(message: Message) -> int:
+    """Bytes."""
     if isinstance(message, bytes):
         return len(message)
     return sum(len(name) + len(value) for name, value in message.items())
@@ -207,6 +225,11 @@ def _text(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("a message is no UTF-8 text; message_format raw takes any bytes") from None
+
+
+def _head(message: bytes) -> str:
+    text = message[:200].decode("utf-8", "replace")
+    return f"{text + '…'!r}"
 
 
 def _bare(message: Message) -> Any:

@@ -1,30 +1,34 @@
 """Bridges from queues on other servers to the executions that wait for them (ledger E1, DECISIONS 41).
 
 Every host looks through the waits of all tenants and takes what nobody reads for, up to a limit; a lock with a short
-life keeps others away meanwhile. Which servers it may connect to at all is ``PLAITA_REDIS_NODE_TARGETS``.
+life keeps others away meanwhile. Which servers it may connect to at all is ``PLAITA_REDIS_NODE_TARGETS``. What a host
+holds and cannot read for, it lets go for a while, so that another one may try.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Iterable
+from typing import Any
 
 from plaita import ids, jsontext
-from plaita.clock import wall_ms
+from plaita.clock import iso_utc, wall_ms
 from plaita.policy import bridges as policy
 from plaita.policy.bridges import Asked, Queue, Target
 from plaita.services.host import NotServed, ServiceHost, served
-from plaita.services.queue_links import Link, Reading, TargetAway, end_wait
+from plaita.services.queue_leftovers import Leftovers
+from plaita.services.queue_links import TELL_EVERY_S, Link, Reading, end_wait
 from plaita.store import bridges
-from plaita.store.bridges import PAGE, Wait
+from plaita.store.bridges import FIRST, PAGE, Wait
 
 TYPE = "redis_queue"
 LOOK_EVERY_S = 1.0
 BUSY_SHARE = 10  # however many wait, looking through them takes a tenth of the time
-LEFT_EVERY_S = 3.0
 MAX_WAITS = 1000  # that this host reads for at a time
 MAX_LINKS = 64  # servers, databases and passwords
-TELL_EVERY_S = 300.0
+LET_GO_S = 10.0
+AWAY_S = 20.0  # longer than a link rests between two tries
 
 
 class QueueBridges:
@@ -34,49 +38,90 @@ class QueueBridges:
         self._host = host
         self._holder = f"{host.consumer}/{ids.new_nonce()}"
         self._links: dict[Target, tuple[Link, asyncio.Task[None]]] = {}
-        self._held: dict[str, Link | None] = {}
+        self._held: dict[str, Link] = {}  # by digest
+        self._let_go: dict[str, float] = {}  # by digest: until when this host leaves it to others
         self._told: dict[str, float] = {}
+        self._leftovers = Leftovers(host, self._holder, self._standing, self._forget)
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        left_at = loop.time()
         try:
-            while True:
-                began = loop.time()
-                try:
-                    await self.look()
-                    if began >= left_at:
-                        await self.clear_up()
-                        left_at = began + LEFT_EVERY_S
-                    await self._close_idle()
-                except NotServed:
-                    pass  # plaita's own server: what is held meanwhile may become another's
-                await asyncio.sleep(max(LOOK_EVERY_S, BUSY_SHARE * (loop.time() - began)))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._looking(), name="queues looked for")
+                tasks.create_task(self._leftovers.run(), name="queues cleared up")
         finally:
             await self._stop()
 
+    def state(self) -> dict[str, Any]:
+        """For ``status``: ``{"targets": [{"target", "waits", "away_since", "error", "left", "left_since"}]}``."""
+        found = self._leftovers.servers()
+        rows: dict[str, tuple[int, int | None, str | None, int, int | None]]
+        rows = {shown: (0, row.since, row.why, row.left, row.since) for shown, row in found.items()}
+        for target, (link, _) in self._links.items():
+            waits, since, why, left, left_since = rows.get(target.shown, (0, None, None, 0, None))
+            if link.away is not None:
+                since, why = link.away.since, link.away.why
+            rows[target.shown] = waits + len(link.readings), since, why, left, left_since
+        return {
+            "targets": [
+                {
+                    "target": shown,
+                    "waits": waits,
+                    "away_since": iso_utc(since),
+                    "error": why,
+                    "left": left,
+                    "left_since": iso_utc(left_since),
+                }
+                for shown, (waits, since, why, left, left_since) in sorted(rows.items())
+            ]
+        }
+
     # -- waits -------------------------------------------------------------------------------------
+
+    async def _looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self.look()
+                await self._close_idle()
+            except NotServed:
+                pass  # plaita's own server: what is held meanwhile may become another's
+            await asyncio.sleep(max(LOOK_EVERY_S, BUSY_SHARE * (loop.time() - began)))
 
     async def look(self) -> None:
         """Once through all waits: keep what is held, take what nobody holds, leave what is over. Raises NotServed."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._let_go = {digest: until for digest, until in self._let_go.items() if until > now}
+        await self._release(self._without_server(now))
         seen: set[str] = set()
-        first = 0
+        unknown: list[str] = []
+        after = FIRST
         while True:
             room = max(0, MAX_WAITS - len(self._held))
-            asked_at = asyncio.get_running_loop().time()  # before: a wait counts as older than it is, never as younger
-            page = await served(self._host, bridges.take(self._host.keys, TYPE, self._holder, first, room))
+            asked_at = loop.time()  # before: a wait counts as older than it is, never as younger
+            call = bridges.take(
+                self._host.keys, TYPE, self._holder, room, after=after, left_alone=[*self._let_go][-MAX_WAITS:]
+            )
+            page = await served(self._host, call)
             seen.update(page.held)
+            # An answer that was lost, a page that was not got through: others, or the next look, take them anew.
+            unknown += [digest for digest in page.held if digest not in self._held]
+            refused = []
             for wait, begun in page.taken:
                 seen.add(wait.digest)
-                await self._take(wait, begun, page.now, asked_at)
-            first += page.count
+                if not await self._take(wait, begun, page.now, asked_at):
+                    refused.append(wait.digest)
+            await self._release(refused)
             if page.count < PAGE:
                 break
+            after = page.last
         for digest in [digest for digest in self._held if digest not in seen]:
             self._forget(digest)
+        await self._release(unknown)
 
-    async def _take(self, wait: Wait, begun: bool, now: int, asked_at: float) -> None:
-        self._held[wait.digest] = None
+    async def _take(self, wait: Wait, begun: bool, now: int, asked_at: float) -> bool:
+        """False: not for this host, now. Raises NotServed."""
         asked = Asked(wait.tenant, wait.execution_id, wait.flow_id or None, wait.node_id)
         try:
             queue = policy.queue_of(jsontext.loads(wait.config))
@@ -88,53 +133,50 @@ class QueueBridges:
         if refusal is None:
             link = self._link(queue.target)
             if link is not None:
-                age_ms = max(0, now - int(wait.since))
-                link.add(Reading(wait, queue, age_ms, asked_at))
+                link.add(Reading(wait, queue, max(0, now - int(wait.since)), asked_at))
                 self._held[wait.digest] = link
+                return True
         elif begun:  # by a host that was told otherwise: its messages may be on their way
-            self._tell_once(f"{queue.target.place}", "queue.target_refused", target=queue.target.place, why=refusal)
+            self._tell_once(queue.target.place, "queue.target_refused", target=queue.target.place, why=refusal)
         else:
             await end_wait(self._host, wait, policy.told_error(asked, queue, refusal, wall_ms()))
             await served(self._host, bridges.done(self._host.keys, wait.digest, self._holder))
-            self._forget(wait.digest)
+            return True
+        self._let_go[wait.digest] = asyncio.get_running_loop().time() + LET_GO_S
+        return False
 
-    async def clear_up(self) -> None:
-        """Do what waits that are over have left to do on their queue's server. Raises NotServed."""
-        cursor = "0"
-        while True:
-            page = await served(self._host, bridges.left(self._host.keys, self._holder, cursor))
-            for wait, ended in page.waits:
-                await self._clear_up_one(wait, ended or "back")
-            cursor = page.cursor
-            if cursor == "0":
-                return
-
-    async def _clear_up_one(self, wait: Wait, becomes: str) -> None:
-        self._forget(wait.digest)
-        queue = policy.queue_of(jsontext.loads(wait.config))
-        refusal = policy.target_refusal(queue.target, self._host.redis_targets)
-        if refusal is not None:
-            self._tell_once(queue.target.place, "queue.target_refused", target=queue.target.place, why=refusal)
-            return
-        link = self._link(queue.target)
-        if link is None:
-            return
-        try:
-            await link.settle(wait, queue, becomes)
-        except TargetAway as why:
-            self._tell_once(queue.target.place, "queue.target_away", target=queue.target.place, why=str(why))
+    def _without_server(self, now: float) -> list[str]:
+        """Waits whose server this host has tried to reach for a while: it may be this host that is cut off."""
+        lost = []
+        for link, _ in self._links.values():
+            if link.away is not None:
+                since = link.away.at
+                lost += [digest for digest, each in link.readings.items() if now - max(since, each.asked_at) > AWAY_S]
+        for digest in lost:
+            self._forget(digest)
+            self._let_go[digest] = now + LET_GO_S
+        return lost
 
     def _forget(self, digest: str) -> None:
         link = self._held.pop(digest, None)
         if link is not None:
             link.remove(digest)
 
+    async def _release(self, digests: list[str]) -> None:
+        for page in _pages(digests):
+            await served(self._host, bridges.release(self._host.keys, page, self._holder))
+
     # -- links -------------------------------------------------------------------------------------
+
+    def _standing(self, target: Target) -> Link | None:
+        """The connection to a server, where this host has one."""
+        return self._links[target][0] if target in self._links else None
 
     def _link(self, target: Target) -> Link | None:
         """The connection to a server; None where this host has as many as it may."""
-        if target in self._links:
-            return self._links[target][0]
+        standing = self._standing(target)
+        if standing is not None:
+            return standing
         if len(self._links) >= MAX_LINKS:
             self._tell_once("links", "queue.too_many_targets", target=target.place, limit=MAX_LINKS)
             return None
@@ -166,8 +208,8 @@ class QueueBridges:
             await self._close(target)
         held = [*self._held]
         self._held.clear()
-        for at in range(0, len(held), PAGE):
-            await self._host.run(bridges.release(self._host.keys, held[at : at + PAGE], self._holder))
+        for page in _pages(held):
+            await self._host.run(bridges.release(self._host.keys, page, self._holder))
 
     def _tell_once(self, about: str, event: str, **fields: object) -> None:
         now = asyncio.get_running_loop().time()
@@ -176,3 +218,7 @@ class QueueBridges:
                 self._told.clear()
             self._told[about] = now
             self._host.tell("warning", event, **fields)
+
+
+def _pages(digests: list[str]) -> Iterable[list[str]]:
+    return (digests[at : at + PAGE] for at in range(0, len(digests), PAGE))

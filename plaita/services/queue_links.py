@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
@@ -23,9 +21,9 @@ from plaita.policy.carrier import resume_payload
 from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import bridges, events, queues
 from plaita.store.bridges import Ending, Wait
-from plaita.store.call import Refused, Unavailable, Unknown, Value
+from plaita.store.call import Call, Refused, Unavailable, Unknown, Value
 from plaita.store.listening import Listener
-from plaita.store.queues import Message
+from plaita.store.queues import Read
 from plaita.store.runner_async import AsyncRunner, RunnerState
 from plaita.store.wire import GreetingError
 
@@ -33,7 +31,7 @@ ROUND_S = 0.1
 BUSY_SHARE = 4  # a round that takes long is followed by a pause that is longer
 TELL_EVERY_S = 300.0
 LINGER_S = 30.0
-MAX_HEARD = 1000  # messages of a channel that are kept for a wait until its next round
+AT_ONCE = 8  # waits that ask at a time: each may be answered with 4 MiB
 
 
 @dataclass(slots=True)
@@ -46,7 +44,15 @@ class Reading:
     age_ms: int
     asked_at: float
     begun: bool = False
-    heard: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_HEARD))
+    heard: list[bytes] = field(default_factory=list)
+    heard_bytes: int = 0
+
+    def hear(self, message: bytes) -> None:
+        """Keep a message of its channel until the next round: as many as end the wait, and no more."""
+        size = self.heard_bytes + len(message)
+        if len(self.heard) < self.queue.batch and (not self.heard or size <= policy.MAX_MESSAGE_BYTES):
+            self.heard.append(message if size <= policy.MAX_MESSAGE_BYTES else message[:200])
+            self.heard_bytes = size
 
     @property
     def asked(self) -> Asked:
@@ -55,6 +61,15 @@ class Reading:
 
 class TargetAway(Exception):
     """The queue's server did not do it, now; the text has no password in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """``at``: since when by the loop's time, ``since`` as epoch ms."""
+
+    at: float
+    since: int
+    why: str
 
 
 async def end_wait(host: ServiceHost, wait: Wait, said: Told) -> bool:
@@ -96,6 +111,8 @@ class Link:
         self._own: bool | None = None  # whether plaita's own data is there; None: not known, now
         self._failures = 0
         self._told_at: float | None = None
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self.away: Away | None = None
 
     @property
     def idle(self) -> bool:
@@ -113,6 +130,9 @@ class Link:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
+            if not self.readings:
+                await asyncio.sleep(ROUND_S)
+                continue
             try:
                 await self._round()
             except TargetAway as why:
@@ -131,57 +151,73 @@ class Link:
             self._listener.abort("closed")
         await self._runner.close()
 
-    async def settle(self, wait: Wait, queue: Queue, becomes: str) -> bool:
-        """Clear up after a wait that is over: ``used``, ``bad`` or ``back``. Raises NotServed; False: not now."""
+    async def settle(self, wait: Wait, queue: Queue, becomes: str) -> None:
+        """Clear up after a wait that is over: ``used``, ``bad`` or ``back``. Raises NotServed, TargetAway."""
         self.used_at = asyncio.get_running_loop().time()
         if queue.kind == "list":
-            if await self._owns() and policy.name_refusal(queue.name, self._namespace(wait)) is not None:
-                return False
+            refusal = policy.name_refusal(queue.name, self._namespace(wait)) if await self._owns() else None
+            if refusal is not None:
+                raise TargetAway(refusal)
             answer = await self._runner.run(queues.settle(queue.name, wait.digest, becomes))
             if not isinstance(answer, Value):
-                self._tell(_why(answer))
-                return False
+                raise TargetAway(_why(answer))
         await served(self._host, bridges.done(self._host.keys, wait.digest, self._holder))
-        return True
 
     # -- a round -----------------------------------------------------------------------------------
 
     async def _round(self) -> None:
-        if not self.readings:
-            return
         await self._owns()
         await self._listen()
-        results = await asyncio.gather(*(self._one(each) for each in [*self.readings.values()]), return_exceptions=True)
+        asked = [self._in_turn(each) for each in [*self.readings.values()]]
+        results = await asyncio.gather(*asked, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         for failure in sorted(failures, key=lambda each: isinstance(each, TargetAway | NotServed)):
             raise failure
+
+    async def _in_turn(self, reading: Reading) -> None:
+        async with self._at_once:
+            if reading.wait.digest in self.readings:
+                await self._one(reading)
 
     async def _one(self, reading: Reading) -> None:
         queue = reading.queue
         if not reading.begun and not await self._begin(reading):
             return
-        messages: Sequence[Message]
         if queue.kind == "pubsub":
-            messages = [reading.heard.popleft() for _ in range(min(queue.batch, len(reading.heard)))]
+            found = Read([*reading.heard], reading.heard_bytes)
         else:
-            digest = reading.wait.digest
-            call = (
-                queues.take(queue.name, digest, queue.batch)
-                if queue.kind == "list"
-                else queues.read(queue.name, reading.wait.position, queue.batch)
-            )
-            answer = await self._runner.run(call)
+            answer = await self._runner.run(self._call(reading))
             if isinstance(answer, Refused) and answer.reason == "closed":
-                self.remove(digest)  # another host took over, and the wait is over
+                await self._closed(reading)
                 return
             if isinstance(answer, Refused) and answer.reason == "wrong_type":
                 await self._end(reading, self._error(reading, f"what stands there is no {queue.kind}"))
                 return
             if not isinstance(answer, Value):
                 raise TargetAway(_why(answer))
-            messages = answer.value
-        if messages:
-            await self._end(reading, policy.told(reading.asked, queue, messages, wall_ms()))
+            found = answer.value
+        if found.messages:
+            said = policy.told(reading.asked, queue, found.messages, wall_ms(), size=found.size)
+            await self._end(reading, said)
+
+    def _call(self, reading: Reading) -> Call[Read]:
+        queue, most = reading.queue, policy.MAX_MESSAGE_BYTES
+        if queue.kind == "list":
+            return queues.take(queue.name, reading.wait.digest, queue.batch, most)
+        return queues.read(queue.name, reading.wait.position, queue.batch, most)
+
+    async def _closed(self, reading: Reading) -> None:
+        """The wait was over, as far as its queue's server knows: another host took over; or plaita's own server has
+        lost that since, and the execution waits again."""
+        wait = reading.wait
+        if not await served(self._host, bridges.still(self._host.keys, wait, self._holder)):
+            self.remove(wait.digest)
+            return
+        answer = await self._runner.run(queues.reopen(reading.queue.name, wait.digest))
+        if not isinstance(answer, Value):
+            raise TargetAway(_why(answer))
+        reading.begun = False  # its record went with the end
+        self._host.tell("info", "queue.reopened", target=self.target.place, execution_id=wait.execution_id)
 
     async def _begin(self, reading: Reading) -> bool:
         """Leave the record without which no message is touched; False: the wait is ended instead."""
@@ -250,18 +286,21 @@ class Link:
     def _heard(self, channel: str, message: bytes) -> None:
         for reading in self.readings.values():
             if reading.queue.kind == "pubsub" and reading.queue.name == channel:
-                reading.heard.append(message)
+                reading.hear(message)
 
     def _tell(self, why: str) -> None:
         now = asyncio.get_running_loop().time()
         self._host.count("queue_target_failures")
+        began = self.away or Away(now, wall_ms(), why)
+        self.away = replace(began, why=why)
         if self._told_at is None or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
             self._host.tell("warning", "queue.target_away", target=self.target.place, waits=len(self.readings), why=why)
 
     def _well(self) -> None:
         self._failures = 0
-        if self._told_at is not None and self.readings:
+        self.away = None
+        if self._told_at is not None:
             self._told_at = None
             self._host.tell("info", "queue.target_back", target=self.target.place)
 

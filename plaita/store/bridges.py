@@ -8,7 +8,7 @@ does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from plaita.store.keys import DEFAULT_TENANT, Keys
 LOCK_MS = 15_000
 PAGE = 100
 _FIELDS = 10
+FIRST = ("", "")  # before the first page
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +55,48 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A page. ``count``: tasks on it, whoever's; ``held``: digests of those that this host had; ``taken``: those it has
-    now, and whether a host had begun with it before. ``now``: server time, epoch ms."""
+    """A page. ``count``: tasks on it, whoever's; ``last``: where the next one goes on; ``held``: digests of those that
+    this host had; ``taken``: those it has now, and whether a host had begun with it before. ``now``: server time, epoch
+    ms."""
 
     count: int
+    last: tuple[str, str]
     now: int
     held: list[str]
     taken: list[tuple[Wait, bool]]
 
 
-def take(keys: Keys, task_type: str, holder: str, first: int, room: int, lock_ms: int = LOCK_MS) -> Call[Taken]:
-    """Renew what this host holds on a page of all tenants' tasks, and take at most ``room`` that nobody holds."""
+def take(
+    keys: Keys,
+    task_type: str,
+    holder: str,
+    room: int,
+    *,
+    after: tuple[str, str] = FIRST,
+    left_alone: Collection[str] = (),
+    lock_ms: int = LOCK_MS,
+) -> Call[Taken]:
+    """Renew what this host holds on a page of all tenants' tasks, and take at most ``room`` that nobody holds.
+    ``after``: ``last`` of the page before. ``left_alone``: digests that this host does not take now.
+
+    A call that was sent again shows what it took as ``held``.
+    """
 
     def parse(reply: Sequence[Any]) -> Taken:
-        flat = reply[3]
+        flat = reply[5]
         taken = []
         for at in range(0, len(flat), _FIELDS):
             digest, begun, tenant, task, execution, wait, since, config, flow_id, node_id = flat[at : at + _FIELDS]
             names = (text(digest), text(tenant), text(task), text(execution), text(wait), text(since))
             taken.append((Wait(*names, config, text(flow_id), text(node_id)), int(begun) == 1))
-        return Taken(int(reply[0]), int(reply[1]), [text(digest) for digest in reply[2]], taken)
+        last = text(reply[1]), text(reply[2])
+        return Taken(int(reply[0]), last, int(reply[3]), [text(digest) for digest in reply[4]], taken)
 
     return Call(
         "bridges.take",
         script("bridge_take"),
         (keys.tasks_of_all(task_type), keys.bridges),
-        (keys.prefix, task_type, first, PAGE, keys.bridge_lock(""), holder, lock_ms, room),
+        (keys.prefix, task_type, *after, PAGE, keys.bridge_lock(""), holder, lock_ms, room, *left_alone),
         "events",
         True,
         parse,
@@ -87,32 +104,53 @@ def take(keys: Keys, task_type: str, holder: str, first: int, room: int, lock_ms
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """A wait that is over. ``becomes``: what is left to do with its messages: ``used``, ``bad`` or ``back``.
+    ``since``: when a host first saw that it is over, epoch ms by the server."""
+
+    wait: Wait
+    becomes: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
-    """``ended``: ``used`` or ``bad``, what the wake said of the messages; '' where none ended the wait. ``cursor`` "0":
-    the last page."""
+    """``unreadable``: digests of records that nobody can read. ``cursor`` "0": the last page."""
 
     cursor: str
     now: int
-    waits: list[tuple[Wait, str]]
+    waits: list[Leftover]
+    unreadable: list[str]
 
 
-def left(keys: Keys, holder: str, cursor: str = "0", lock_ms: int = LOCK_MS) -> Call[Left]:
-    """Waits that are over, with something left to do on the queue's server, which this host holds or now takes."""
+def left(keys: Keys, cursor: str = "0") -> Call[Left]:
+    """Waits that are over, with something left to do on the queue's server. No lock: what is left to do may be done by
+    several hosts at once (``queues.settle``)."""
 
     def parse(reply: Sequence[Any]) -> Left:
-        flat = reply[2]
-        waits = [(Wait.of_record(text(flat[at]), flat[at + 1]), text(flat[at + 2])) for at in range(0, len(flat), 3)]
-        return Left(text(reply[0]), int(reply[1]), waits)
+        flat, waits = reply[2], []
+        unreadable = [text(digest) for digest in reply[3]]
+        for at in range(0, len(flat), 4):
+            digest, record, ended, since = flat[at : at + 4]
+            try:
+                wait = Wait.of_record(text(digest), record)
+            except (ValueError, TypeError, AttributeError):
+                unreadable.append(text(digest))
+            else:
+                waits.append(Leftover(wait, text(ended) or "back", int(since)))
+        return Left(text(reply[0]), int(reply[1]), waits, unreadable)
 
     return Call(
-        "bridges.left",
-        script("bridge_left"),
-        (keys.bridges,),
-        (keys.prefix, cursor, PAGE, keys.bridge_lock(""), holder, lock_ms),
-        "events",
-        True,
-        parse,
+        "bridges.left", script("bridge_left"), (keys.bridges,), (keys.prefix, cursor, PAGE), "events", True, parse
     )
+
+
+def still(keys: Keys, wait: Wait, holder: str) -> Call[bool]:
+    """Whether the execution still waits, and this host reads for it."""
+    own = keys.for_tenant(wait.tenant)
+    names = (own.row(wait.execution_id), own.tombstone(wait.execution_id), keys.bridge_lock(wait.digest))
+    words = (wait.tenant or DEFAULT_TENANT, wait.execution_id, own.ns, wait.wait, wait.since, holder)
+    return Call("bridges.still", script("bridge_still"), names, words, "events", True, lambda reply: int(reply[0]) == 1)
 
 
 def begin(keys: Keys, wait: Wait, position: str) -> Call[Wait]:

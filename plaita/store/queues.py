@@ -4,6 +4,7 @@ list, the messages that a wait has taken, beside the list they came from."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from plaita.store.call import Call, pairs, script, text
@@ -17,16 +18,44 @@ def processing(queue: str, digest: str) -> str:
     return f"{queue}:processing:{digest}"
 
 
+def closed(queue: str, digest: str) -> str:
+    """A mark that the wait is over: whoever still reads for it takes nothing."""
+    return f"{processing(queue, digest)}:closed"
+
+
 def aside(queue: str) -> str:
     """A list beside the queue: messages that nobody could read."""
     return f"{queue}:bad"
 
 
-def take(queue: str, digest: str, count: int) -> Call[list[Message]]:
-    """Messages for a wait, the oldest first; the same again until ``settle``. Refused: ``closed``, ``wrong_type``."""
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``size``: of the messages, bytes. Where one alone has more than may be answered, it is not all there."""
+
+    messages: list[Message]
+    size: int
+
+
+def take(queue: str, digest: str, count: int, most_bytes: int) -> Call[Read]:
+    """Messages for a wait, the oldest first, ``most_bytes`` together; the same again until ``settle``. Refused:
+    ``closed``, ``wrong_type``."""
     mine = processing(queue, digest)
-    names = (queue, mine, f"{mine}:closed")
-    return Call("queues.take", script("queue_take"), names, (count,), "writer", True, lambda reply: list(reply[0]))
+    names = (queue, mine, closed(queue, digest))
+    return Call(
+        "queues.take",
+        script("queue_take"),
+        names,
+        (count, most_bytes),
+        "writer",
+        True,
+        lambda reply: Read(list(reply[0]), int(reply[1])),
+    )
+
+
+def reopen(queue: str, digest: str) -> Call[int]:
+    """The wait is not over: plaita's own server came back to where it was before that (a failover, a backup)."""
+    name = closed(queue, digest)
+    return Call("queues.reopen", None, (name,), ("DEL", name), "writer", True, int)
 
 
 def settle(queue: str, digest: str, becomes: str) -> Call[int]:
@@ -35,7 +64,7 @@ def settle(queue: str, digest: str, becomes: str) -> Call[int]:
     return Call(
         "queues.settle",
         script("queue_settle"),
-        (queue, mine, f"{mine}:closed", aside(queue)),
+        (queue, mine, closed(queue, digest), aside(queue)),
         (becomes, CLOSED_MS),
         "writer",
         True,
@@ -52,11 +81,10 @@ def position(stream: str) -> Call[tuple[int, str]]:
     return Call("queues.position", script("queue_position"), (stream,), (), "writer", True, parse)
 
 
-def read(stream: str, after: str, count: int) -> Call[list[Message]]:
-    """The next entries of a stream. Refused: ``wrong_type``."""
+def read(stream: str, after: str, count: int, most_bytes: int) -> Call[Read]:
+    """The next entries of a stream, ``most_bytes`` together. Refused: ``wrong_type``."""
 
-    def parse(reply: Sequence[Any] | None) -> list[Message]:
-        return [dict(pairs(fields)) for _, found in reply or () for _, fields in found]
+    def parse(reply: Sequence[Any]) -> Read:
+        return Read([dict(pairs(entry)) for entry in reply[0]], int(reply[1]))
 
-    words = ("XREAD", "COUNT", count, "STREAMS", stream, after)
-    return Call("queues.read", None, (stream,), words, "writer", True, parse)
+    return Call("queues.read", script("queue_read"), (stream,), (after, count, most_bytes), "writer", True, parse)

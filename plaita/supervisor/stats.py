@@ -65,6 +65,7 @@ COUNTERS = (
     "queue_messages",
     "queue_messages_bad",
     "queue_target_failures",
+    "queue_leftovers_given_up",
     "strays_killed",
     "output_bytes_dropped",
     "log_lines_dropped",

@@ -9,12 +9,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from bridge_world import target, target_process, there
 from store_world import world
 
 from plaita.store.keys import Keys
 from plaita.testing.fixtures import plaita_server, plaita_server_process
 
-__all__ = ["plaita_server", "plaita_server_process", "world"]
+__all__ = ["plaita_server", "plaita_server_process", "target", "target_process", "there", "world"]
 
 
 @pytest.fixture

@@ -4,170 +4,18 @@ one wait once and none is lost, whichever step a host dies at."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from bridge_world import Queues, settled
 
 from plaita import jsontext
 from plaita.policy import bridges as policy
-from plaita.policy.bridges import Asked
-from plaita.services.bridges import QueueBridges
-from plaita.services.queue_links import end_wait
 from plaita.store import bridges, queues
-from plaita.store.call import Answer, Call, Value
+from plaita.store.call import Answer
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
 from plaita.testing.server import Server
-
-CEILING_S = 30.0
-
-
-@dataclass
-class Host:
-    """A ServiceHost that remembers what it was told."""
-
-    runner: AsyncRunner
-    keys: Keys
-    redis_targets: tuple[str, ...]
-    consumer: str = "host1"
-    said: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    busy_s: float = 0.0  # how late it sees what it has taken
-
-    async def run(self, call: Call[Any]) -> Answer[Any]:
-        answer = await self.runner.run(call)
-        if call.name == "bridges.take":
-            await asyncio.sleep(self.busy_s)
-        return answer
-
-    def tell(self, level: str, event: str, **fields: Any) -> None:
-        self.said.append((event, fields))
-
-    def count(self, name: str, amount: int = 1) -> None:
-        self.counts[name] = self.counts.get(name, 0) + amount
-
-
-@pytest.fixture(scope="module")
-def target_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("target"))
-    server.listen()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def target(target_process: Server) -> Server:
-    target_process.flush()
-    return target_process
-
-
-class Queues:
-    """Executions of ``world`` that wait for queues of ``target``, and hosts that bridge."""
-
-    def __init__(self, world: Any, target: Server) -> None:
-        self.world, self.target = world, target
-        self.port = target.listen()
-        self.place = f"127.0.0.1:{self.port}"
-        self.keys = world.keys
-
-    def config(self, name: str = "q", kind: str = "list", **changes: Any) -> bytes:
-        host = {"host": "127.0.0.1", "port": self.port, "db": 0, "password": self.target.password}
-        return jsontext.dumps(
-            {
-                "redis_config": {**host, **changes.pop("redis", {})},
-                "queue_config": {"name": name, "type": kind, "message_format": changes.pop("form", "json")},
-                "listen_config": {"timeout_seconds": 0, "batch_size": changes.pop("batch", 1)},
-            }
-        )
-
-    def waits(self, execution: str = "e", config: bytes | None = None, **changes: Any) -> None:
-        entry, begun = self.world.running(execution)
-        said = {"task_type": "redis_queue", "task_id": f"redis_queue_w_{execution}", "config": config or self.config()}
-        answer = self.world.suspend(
-            begun, entry, execution_id=execution, event_type="redis_message", **(said | changes)
-        )
-        assert isinstance(answer, Value), answer
-
-    def message(self, execution: str = "e") -> Any:
-        """What ended the wait: the event's data; None while it waits."""
-        row = self.world.row(execution)
-        if not row.get("woken"):
-            return None
-        assert row["woken"] == b"event", row["woken"]
-        return jsontext.loads(row["wake_data"])["event_data"]
-
-    def push(self, *messages: Any, name: str = "q") -> None:
-        for message in messages:
-            self.target.do("RPUSH", name, message if isinstance(message, bytes) else jsontext.dumps(message))
-
-    def kept(self, name: str = "q") -> list[Any]:
-        return [jsontext.loads(each) for each in self.target.do("LRANGE", name, 0, -1)]
-
-    def left_behind(self) -> list[bytes]:
-        """Everything on the queue's server but the queues and the marks that run out."""
-        return [key for key in self.target.do("KEYS", "*") if b":processing:" in key and not key.endswith(b":closed")]
-
-    def records(self) -> int:
-        found: int = self.world.raw("HLEN", self.keys.bridges)
-        return found
-
-    def serve(
-        self, until: Callable[[], bool], hosts: int = 1, allowed: tuple[str, ...] | None = None, busy_s: float = 0.0
-    ) -> list[Host]:
-        """Run bridges until something holds."""
-
-        async def run() -> list[Host]:
-            named = (self.place,) if allowed is None else allowed
-            made = [Host(AsyncRunner(self.world.server.url), self.keys, named, f"host{n}") for n in range(hosts)]
-            for host in made:
-                host.busy_s = busy_s
-            tasks = [asyncio.create_task(QueueBridges(host).run()) for host in made]
-            try:
-                async with asyncio.timeout(CEILING_S):
-                    while not until():
-                        assert not any(task.done() for task in tasks), tasks
-                        await asyncio.sleep(0.02)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                for host in made:
-                    await host.runner.close()
-            return made
-
-        return asyncio.run(run())
-
-    def taken_by_a_host_that_died(self, *, woken: bool = False) -> bridges.Wait:
-        """As far as a host came that had taken a message: ``woken``, or just before that."""
-
-        async def run() -> bridges.Wait:
-            host = Host(AsyncRunner(self.world.server.url), self.keys, ())
-            page = self.world.do(bridges.take(self.keys, "redis_queue", "dead", 0, 10, lock_ms=1))
-            wait = self.world.do(bridges.begin(self.keys, page.taken[0][0], ""))
-            runner = AsyncRunner(policy.queue_of(jsontext.loads(wait.config)).target.url)
-            taken = await runner.run(queues.take("q", wait.digest, 1))
-            assert isinstance(taken, Value)
-            assert taken.value
-            if woken:
-                asked = Asked("default", wait.execution_id, "f", "w")
-                queue = policy.queue_of(jsontext.loads(wait.config))
-                assert await end_wait(host, wait, policy.told(asked, queue, taken.value, 1))
-            await runner.close()
-            await host.runner.close()
-            return wait
-
-        return asyncio.run(run())
-
-
-@pytest.fixture
-def there(world: Any, target: Server) -> Queues:
-    return Queues(world, target)
-
-
-def settled(there: Queues) -> bool:
-    return there.records() == 0
 
 
 def test_E1_a_message_of_a_list_ends_one_wait_and_the_next_one_another(there: Queues) -> None:
@@ -242,7 +90,7 @@ def test_E1_a_host_that_slept_takes_nothing_for_a_wait_that_is_over(there: Queue
 
     async def wakes_up() -> Answer[Any]:
         runner = AsyncRunner(policy.queue_of(jsontext.loads(wait.config)).target.url)
-        answer = await runner.run(queues.take("q", wait.digest, 1))
+        answer = await runner.run(queues.take("q", wait.digest, 1, 1000))
         await runner.close()
         return answer
 
@@ -302,7 +150,7 @@ def test_E1_a_stream_is_read_from_the_wait_on_by_each_and_keeps_its_entries(ther
 def test_E1_a_host_that_is_late_skips_no_entry_of_a_stream(there: Queues) -> None:
     there.waits("e", there.config("s", "stream"))
     there.target.do("XADD", "s", "*", "n", "1")
-    there.serve(lambda: bool(there.message("e")) and settled(there), busy_s=0.1)
+    there.serve(lambda: bool(there.message("e")) and settled(there), prepare=lambda host: setattr(host, "busy_s", 0.1))
     assert there.message("e")["message"] == {"n": 1}
 
 
@@ -401,20 +249,20 @@ def test_a_wait_that_ends_leaves_no_task_of_the_platform(there: Queues) -> None:
 def test_a_task_of_a_row_that_was_taken_away_is_dropped(there: Queues) -> None:
     there.waits()
     there.world.raw("DEL", there.keys.row("e"))
-    page = there.world.do(bridges.take(there.keys, "redis_queue", "me", 0, 10))
+    page = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10))
     assert page.taken == []
     assert there.world.raw("ZCARD", there.keys.tasks_of_all("redis_queue")) == 0
 
 
 def test_one_host_reads_for_a_wait_until_its_lock_is_over(there: Queues) -> None:
     there.waits()
-    first = there.world.do(bridges.take(there.keys, "redis_queue", "a", 0, 10))
+    first = there.world.do(bridges.take(there.keys, "redis_queue", "a", 10))
     assert (len(first.taken), first.held) == (1, [])
     digest = first.taken[0][0].digest
-    assert there.world.do(bridges.take(there.keys, "redis_queue", "b", 0, 10)).taken == []
-    assert there.world.do(bridges.take(there.keys, "redis_queue", "a", 0, 0)).held == [digest]
+    assert there.world.do(bridges.take(there.keys, "redis_queue", "b", 10)).taken == []
+    assert there.world.do(bridges.take(there.keys, "redis_queue", "a", 0)).held == [digest]
     there.world.do(bridges.release(there.keys, [digest], "a"))
-    assert [wait.digest for wait, _ in there.world.do(bridges.take(there.keys, "redis_queue", "b", 0, 10)).taken] == [
+    assert [wait.digest for wait, _ in there.world.do(bridges.take(there.keys, "redis_queue", "b", 10)).taken] == [
         digest
     ]
     assert "password" not in repr(first)
@@ -423,5 +271,5 @@ def test_one_host_reads_for_a_wait_until_its_lock_is_over(there: Queues) -> None
 def test_a_host_takes_no_more_than_it_has_room_for(there: Queues) -> None:
     for name in ("e", "e2", "e3"):
         there.waits(name)
-    page = there.world.do(bridges.take(there.keys, "redis_queue", "a", 0, 2))
+    page = there.world.do(bridges.take(there.keys, "redis_queue", "a", 2))
     assert (page.count, len(page.taken)) == (3, 2)

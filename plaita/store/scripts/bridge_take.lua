@@ -1,14 +1,24 @@
 -- A page of what all tenants' executions wait for of a service that works for them on another server, the oldest first:
 -- those that this host holds or now takes (DECISIONS 41).
 -- KEYS 1 tasks of all tenants, 2 records of the waits that a host has begun to work for
--- ARGV 1 prefix, 2 type, 3 first, 4 how many, 5 prefix of locks, 6 holder, 7 ms of a lock, 8 how many more it can take
--- ok: how many tasks the page had, server time, {digests held before}, {of each taken now: digest, begun 0|1, tenant, task id,
---     execution id, wait, since, config, flow id, node id}
+-- ARGV 1 prefix, 2 type, 3 last member of the page before or '', 4 its score, 5 how many, 6 prefix of locks, 7 holder,
+--      8 ms of a lock, 9 how many more it can take, 10.. digests that it does not take now
+-- ok: how many tasks the page had, the last one, its score, server time, {digests held before}, {of each taken now: digest,
+--     begun 0|1, tenant, task id, execution id, wait, since, config, flow id, node id}
 -- include: bridge
 -- include: time
-local page = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + ARGV[4] - 1)
-local held, taken, room = {}, {}, tonumber(ARGV[8])
-for _, member in ipairs(page) do
+local first = 0
+if ARGV[3] ~= '' then -- by its place now: whatever ended since the last page, none is passed over
+  local rank = redis.call('ZRANK', KEYS[1], ARGV[3])
+  first = rank and rank + 1 or redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. ARGV[4])
+end
+local page = redis.call('ZRANGE', KEYS[1], first, first + ARGV[5] - 1, 'WITHSCORES')
+local held, taken, room, left_alone = {}, {}, tonumber(ARGV[9]), {}
+for i = 10, #ARGV do
+  left_alone[ARGV[i]] = true
+end
+for at = 1, #page, 2 do
+  local member = page[at]
   local tenant, task = string.match(member, '^([^:]*):(.*)$')
   local ns = namespace(ARGV[1], tenant)
   local id = redis.call('HGET', ns .. ':service:' .. ARGV[2] .. ':of', task)
@@ -19,8 +29,8 @@ for _, member in ipairs(page) do
     redis.call('ZREM', KEYS[1], member) -- of an execution that was taken away by hand
   else
     local digest = bridge_digest(ARGV[1], tenant, id, row[2], row[4])
-    local key = ARGV[5] .. digest
-    local mine = (room > 0 or redis.call('GET', key) == ARGV[6]) and hold(key, ARGV[6], ARGV[7])
+    local key = ARGV[6] .. digest
+    local mine = not left_alone[digest] and (room > 0 or redis.call('GET', key) == ARGV[7]) and hold(key, ARGV[7], ARGV[8])
     if mine == 0 then
       held[#held + 1] = digest
     elseif mine == 1 then
@@ -32,4 +42,4 @@ for _, member in ipairs(page) do
     end
   end
 end
-return {'ok', #page, now_ms(), held, taken}
+return {'ok', #page / 2, page[#page - 1] or '', page[#page] or '', now_ms(), held, taken}
