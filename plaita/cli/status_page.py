@@ -20,6 +20,7 @@ from plaita.cli.status_view import part, rows_of, seconds, why
 _VERDICT_STYLES = {"serving": "bold green", "degraded": "bold yellow", "not serving": "bold red"}
 _BAR = 20
 _DEATHS = 5
+_LOG_LINES_STUCK = 100  # waiting in the queue of the log's writer
 _LABEL = 8
 _RECENT_MS = 12 * 3_600_000  # what is older is told with its date
 
@@ -170,6 +171,7 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     shut = [one_line(name) for name in status.get("shut") or []]
     if shut:
         lines += _labelled("shut", f"{', '.join(shut)}: see `plaita-supervisor explain`", width, "yellow")
+    lines += _log(status, width)
     for one in rows_of(status, "breakers"):
         lines += _labelled("breaker", _breaker(one, now_ms), width, "yellow")
     if status.get("registry_registered") is False:
@@ -198,6 +200,19 @@ def _reload(reload: Mapping[str, Any], now_ms: int) -> str:
     left = reload.get("left")
     words += f", {one_line(left)} {'executor is' if left == 1 else 'executors are'} old still" if left else ""
     return words + (f": {one_line(reload.get('reason'))}" if reload.get("reason") else "")
+
+
+def _log(status: Mapping[str, Any], width: int) -> list[Text]:
+    """Nothing, unless lines were lost or so many wait that whatever takes them must be stuck."""
+    waiting, dropped = _whole(status, "log_lines_waiting"), _whole(part(status, "counters"), "log_lines_dropped")
+    if waiting < _LOG_LINES_STUCK and not dropped:
+        return []
+    return _labelled("log", f"{waiting} lines are not written yet, {dropped} were lost", width, "yellow")
+
+
+def _whole(answer: Mapping[str, Any], name: str) -> int:
+    value = answer.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _breaker(one: Mapping[str, Any], now_ms: int) -> str:

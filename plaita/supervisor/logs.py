@@ -20,6 +20,7 @@ from plaita.clock import iso_utc, wall_ms
 _QUEUE_LINES = 10_000
 codecs.lookup("unicode_escape")  # else it is read from disk for the first odd value, which may tell that that cannot be
 _logger = logging.getLogger("plaita")
+_lines: queue.Queue[Any] | None = None
 
 
 def _quoted(value: object) -> str:
@@ -57,6 +58,11 @@ def warning(event: str, **fields: Any) -> None:
 
 def error(event: str, **fields: Any) -> None:
     log(logging.ERROR, event, **fields)
+
+
+def waiting() -> int:
+    """How many lines the writer thread has still to write: some, or all that the queue holds when stderr blocks."""
+    return _lines.unfinished_tasks if _lines is not None else 0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -110,7 +116,9 @@ class _LastResortStream(logging.StreamHandler[Any]):
 
 def set_up(level: str, on_drop: Callable[[], None]) -> Callable[[], None]:
     """Install the handlers; returns a function that flushes and stops the writer thread."""
+    global _lines
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
+    _lines = lines
     stream = _LastResortStream(sys.stderr, on_drop)
     stream.setFormatter(logging.Formatter("%(message)s"))
     listener = logging.handlers.QueueListener(lines, stream)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable
 
@@ -54,8 +55,10 @@ class OutputReader:
         self._logged = 0
 
     def allow(self, size: int) -> None:
-        """Log so many more bytes of this step at least: something was asked for."""
-        self._logged = min(self._logged, LOGGED_PER_STEP - size)
+        """Log so many more bytes of this step at least, beyond what a full pipe may hold before them: something was
+        asked for that it writes from now on, and it may be one that floods."""
+        ahead = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) if self._fd is not None else 0
+        self._logged = min(self._logged, LOGGED_PER_STEP - size - ahead)
 
     def close(self) -> None:
         """Log what is left in the pipe, without waiting for others that still hold its write end; then close it."""

@@ -20,7 +20,7 @@ from plaita.store.call import Call, Value
 from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
 from plaita.store.runner_async import AsyncRunner
-from plaita.supervisor import capacity, metrics, report
+from plaita.supervisor import capacity, logs, metrics, report
 from plaita.supervisor.admission import Admission
 from plaita.supervisor.breaker import Breaker
 from plaita.supervisor.disk_guard import DiskGuard
@@ -227,6 +227,7 @@ class View:
             "disk": self._disk.block(),
             "drain": self.drain(),
             "reload": self.reload.block(),
+            "log_lines_waiting": logs.waiting(),
             "counters": self._stats.snapshot(),
             "timings": dict(self._stats.timings),
             "generations": self._ids,

@@ -61,7 +61,7 @@ WORST = status(
     disk={"path": HORRID, "free_gib": 1.0, "min_free_gib": 5.0, "open": False}, breakers=[{"flow_id": HORRID}],
     drain={"phase": "draining", "since": "2025-11-30T11:59:00.000Z", "left": 3, "timeout_s": 30,
            "receipt": {"finished": 1, "handed_on": 2, "killed": 0}},
-    registry_registered=False, reload={"phase": HORRID},
+    registry_registered=False, reload={"phase": HORRID}, log_lines_waiting=10_000,
 )  # fmt: skip
 
 
@@ -158,6 +158,19 @@ def test_a_reload_is_told_while_it_goes_on_and_when_it_failed() -> None:
     ):
         assert words in "\n".join(texts(page(status(reload=reload), 120, NOW)))
     assert not [line for line in texts(page(status(reload={**at, "phase": "done"}), 120, NOW)) if "reload" in line]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "dropped", "words"),
+    [
+        (3, 0, None),
+        (10_000, 0, "10000 lines are not written yet, 0 were lost"),
+        (0, 7, "0 lines are not written yet, 7 were lost"),
+    ],
+)
+def test_a_log_that_takes_no_lines_is_told(waiting: int, dropped: int, words: str | None) -> None:
+    lines = texts(page(status(log_lines_waiting=waiting, counters={"log_lines_dropped": dropped}), 100, NOW))
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("log ")] == ([words] if words else [])
 
 
 def test_explain_puts_what_is_shut_first_with_the_advice() -> None:

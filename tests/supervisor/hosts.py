@@ -198,6 +198,14 @@ class SupervisorProcess:
         return self.process.poll()
 
     def text(self) -> str:
+        """What it logged, up to now: its lines are written by a thread, which may be behind what its answers tell."""
+        deadline = time.monotonic() + 5  # a log that takes no lines is read as it is
+        while self.code is None and time.monotonic() < deadline:
+            try:
+                if not ask(self.socket, "status", timeout=1.0)["log_lines_waiting"]:
+                    break
+            except PlaitaError:  # nobody answers: not yet, not any more, or frozen
+                break
         return self.log.read_text("utf-8", "replace")
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:

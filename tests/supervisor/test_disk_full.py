@@ -136,5 +136,6 @@ def test_58_lines_that_no_disk_takes_are_counted_and_told_of_afterwards(
         stop()
         logger.handlers[:], logger.propagate = before[0], before[2]
         logger.setLevel(before[1])
+    assert logs.waiting() == 0
     found = [line.split("event=")[1] for line in stream.getvalue().splitlines()]
     assert found == ["before", f'log.lines_lost lines=3 error="{os.strerror(number)}"', "after"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -113,6 +114,28 @@ def test_a_flood_is_bounded_a_step_and_the_next_step_has_its_own_share(monkeypat
     assert sum(len(text) + 1 for node, text in pipe.logged if node == "a") <= LOGGED_PER_STEP + 1000
     assert pipe.logged[-1] == ("b", "quiet")
     assert sum(pipe.dropped) + sum(len(text) + 1 for node, text in pipe.logged if node == "a") >= 199_000
+
+
+@pytest.mark.parametrize("read_before", [0, 1_000, LOGGED_PER_STEP - 1, LOGGED_PER_STEP + 5_000])
+def test_what_was_asked_for_is_logged_behind_a_full_pipe(monkeypatch: pytest.MonkeyPatch, read_before: int) -> None:
+    async def story(pipe: Pipe) -> None:
+        for _ in range(read_before // 1000):
+            pipe.write(b"y" * 999 + b"\n")
+            await asyncio.sleep(0)
+        pipe.reader.allow(1_000)
+        os.set_blocking(pipe.write_end, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(pipe.write_end, b"y" * 999 + b"\n")
+        await asyncio.to_thread(_write_all, pipe.write_end, b"z" * 899 + b"\n")
+        pipe.reader.step_ended()
+
+    assert "z" * 899 in "".join(_run(monkeypatch, story).texts)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    os.set_blocking(fd, True)
+    assert os.write(fd, data) == len(data)
 
 
 def test_output_of_real_nodes_names_execution_and_node_also_where_no_line_ends(world: World) -> None:
