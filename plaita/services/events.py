@@ -2,13 +2,14 @@
 
 Every host reads with one consumer group. An event is done with when everybody who waited is woken; a host that dies
 before leaves it to another, and a wait that was woken is not woken again. Several events are under way at once, so that
-one that wakes a hundred thousand holds up no others; those of one type and correlation go one after the other. Of each
-never more than a page of waits is in hand.
+one that wakes a hundred thousand holds up no others; those of one type and correlation go one after the other, and
+tenants take turns (``policy.event_turns``). Of each never more than a page of waits is in hand.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import traceback
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,10 @@ from typing import Any, TypeVar
 
 from plaita import jsontext
 from plaita.errors import InputError
-from plaita.policy import event_index
+from plaita.policy import event_index, event_turns
 from plaita.policy.backoff import backoff_s
 from plaita.policy.copies import wake_carrier_of
+from plaita.policy.event_turns import Row, Turns
 from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import events
 from plaita.store.call import Answer, Refused, Value
@@ -35,8 +37,12 @@ TRIM_EVERY_S = 60.0
 LOG_KEPT_MS = 3_600_000  # of what everybody has done with: for who looks back
 LOG_LONG = 100_000  # entries; a log that is longer keeps only
 LONG_LOG_KEPT_MS = 60_000
-AT_ONCE = 16
-GIVE_UP_AFTER = 5  # deliveries of an event that we fail on by a fault of our own
+PAGE = 32  # entries of the log
+RECLAIM_PAGES = COME_BACK_PAGES = 64  # in one go
+BEHIND_LOOK_S = 0.25
+TELL_EVERY_S = 60.0
+GIVE_UP_AFTER = 5  # times that we fail on an event by a fault of our own
+FAILED_KNOWN = 1000
 
 
 class BadEvent(ValueError):
@@ -76,25 +82,32 @@ def read_event(log_id: str, fields: Mapping[bytes, bytes]) -> ReadEvent:
     return ReadEvent(log_id, tenant, event_id, event_type, texts.get("correlation_id"), data, told, when_ms)
 
 
-_Row = tuple[str, str, str | None]  # tenant, type, correlation
-
-
 class EventFeed:
-    """The service ``events``."""
+    """The service ``events``.
+
+    It reads ahead: of a tenant that publishes faster than its events are done with, what comes beyond its share is
+    passed over, and stays pending in our name. ``_behind`` says from where on, and we come back to it.
+    """
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
         self._keys = host.keys
         self._idle_ms = min(RECLAIM_IDLE_MS, host.min_idle_ms)
         self._failures = 0
-        self._under_way: dict[str, asyncio.Task[None]] = {}  # by log id
-        self._last_of: dict[_Row, asyncio.Task[None]] = {}  # whom the next of its type and correlation waits for
+        self._turns: Turns[tuple[str, ReadEvent | None]] = Turns()
+        self._in_hand: set[str] = set()  # log ids: held, or begun
+        self._behind: dict[str, str] = {}  # tenant -> nothing of it after this log id is in hand but what comes back
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: dict[str, int] = {}  # log id -> how often by a fault of our own
+        self._moved = asyncio.Event()  # something is done with: there may be room
+        self._told_of: dict[str, float] = {}  # tenant -> when it was told that it is behind
+        self._reclaimed_to = "0-0"
 
     async def run(self) -> None:
         try:
             await self._read()
         finally:
-            tasks = list(self._under_way.values())
+            tasks, self._tasks = self._tasks, set()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -112,35 +125,47 @@ class EventFeed:
             if now >= trim_at:
                 trim_at = now + TRIM_EVERY_S * (0.8 + random.random() * 0.4)
                 await self._trim()
-            room = await self._room()
-            call = events.read_log(self._keys, self._host.consumer, BLOCK_MS, room)
+            await self._come_back()
+            call = events.read_log(self._keys, self._host.consumer, 1 if self._behind else BLOCK_MS, PAGE)
             entries = await self._answered(await self._host.run(call))
             for entry in entries or ():
-                self._begin(entry)
+                self._take(entry)
+            if self._behind and not entries:
+                await self._some_time()
+
+    async def _some_time(self) -> None:
+        """Until there is room to come back; not for long, as others may publish."""
+        try:
+            async with asyncio.timeout(BEHIND_LOOK_S):
+                while not any(map(self._turns.is_low, self._behind)):
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            pass
 
     async def _resume(self) -> None:
         """What we were at in our last life is nobody's: it need not be waited for."""
         after = "0"
         while True:
-            call = events.read_own(self._keys, self._host.consumer, after, await self._room())
+            call = events.read_own(self._keys, self._host.consumer, after, PAGE)
             entries = await self._answered(await self._host.run(call))
             if not entries:
                 return
             for entry in entries:
-                self._begin(entry)
+                self._take(entry)
             after = entries[-1].log_id
 
     async def _reclaim(self) -> None:
-        cursor = "0-0"
-        while True:
-            call = events.reclaim(self._keys, self._host.consumer, self._idle_ms, cursor, await self._room())
+        """What others, or we, have had for too long; in parts, where it is a lot."""
+        for _ in range(RECLAIM_PAGES):
+            call = events.reclaim(self._keys, self._host.consumer, self._idle_ms, self._reclaimed_to, PAGE)
             page: Reclaimed | None = await self._answered(await self._host.run(call))
             if page is None:
                 return
             for entry in page.entries:
-                self._begin(entry)
-            cursor = page.cursor
-            if cursor == "0-0":
+                self._take(entry)
+            self._reclaimed_to = page.cursor
+            if page.cursor == "0-0":
                 return
 
     async def _trim(self) -> None:
@@ -160,45 +185,86 @@ class EventFeed:
             self._failures += 1
         return None
 
-    # -- several at once --------------------------------------------------------------------------
+    # -- turns ------------------------------------------------------------------------------------
 
-    async def _room(self) -> int:
-        """For how many more there is room; waits for some."""
-        while len(self._under_way) >= AT_ONCE:
-            await asyncio.wait(self._under_way.values(), return_when=asyncio.FIRST_COMPLETED)
-        return AT_ONCE - len(self._under_way)
-
-    def _begin(self, entry: Logged) -> None:
-        if entry.log_id in self._under_way:
+    def _take(self, entry: Logged) -> None:
+        """An entry that is pending in our name: hold it, or pass it over for now."""
+        if entry.log_id in self._in_hand:
             return  # reclaimed from ourselves: it takes long, and now nobody else takes it
+        tenant = _tenant(entry)
+        if tenant not in self._behind and self._turns.takes(tenant):
+            self._hold(tenant, entry)
+            return
+        before = event_turns.before(entry.log_id)
+        known = self._behind.get(tenant)
+        self._behind[tenant] = before if known is None else min(known, before, key=event_turns.order_of)
+        self._host.count("events_put_off")
+        now = asyncio.get_running_loop().time()
+        if now >= self._told_of.get(tenant, 0.0):
+            self._told_of = {one: until for one, until in self._told_of.items() if until > now}
+            self._told_of[tenant] = now + TELL_EVERY_S
+            self._host.tell("warning", "event.put_off", tenant_id=tenant, log_id=entry.log_id)
+
+    async def _come_back(self) -> None:
+        """To what was passed over, of the tenants that have room again."""
+        for tenant in [one for one in self._behind if self._turns.is_low(one)]:
+            for _ in range(COME_BACK_PAGES):
+                if not await self._come_back_to(tenant):
+                    break
+
+    async def _come_back_to(self, tenant: str) -> bool:
+        """A page of what is pending in our name; whether to look at the next: there may be more, and there is room."""
+        after = self._behind[tenant]
+        page = await self._answered(await self._host.run(events.read_own(self._keys, self._host.consumer, after, PAGE)))
+        if page is None:
+            return False
+        for entry in page:
+            if _tenant(entry) == tenant and entry.log_id not in self._in_hand:
+                if not self._turns.takes(tenant):
+                    return False
+                self._hold(tenant, entry)
+            self._behind[tenant] = entry.log_id
+        if not page:
+            del self._behind[tenant]
+        return bool(page)
+
+    def _hold(self, tenant: str, entry: Logged) -> None:
         self._host.count("events_read")
         event: ReadEvent | None = None
-        row: _Row = ("", "", None)
+        row: Row = (tenant, "", None)
         try:
             event = read_event(entry.log_id, entry.fields)
-            row = (event.tenant, event.event_type, event.correlation)
+            row = (tenant, event.event_type, event.correlation)
         except BadEvent as error:
             self._host.count("events_bad")
             self._host.tell("error", "event.unreadable", log_id=entry.log_id, error=error)
-        task = asyncio.create_task(self._one(entry.log_id, event, self._last_of.get(row)), name="event")
-        self._under_way[entry.log_id] = self._last_of[row] = task
+        self._in_hand.add(entry.log_id)
+        self._turns.hold(row, (entry.log_id, event))
+        self._begin()
 
-        def ended(_: object) -> None:
-            self._under_way.pop(entry.log_id, None)
-            if self._last_of.get(row) is task:
-                del self._last_of[row]
+    def _begin(self) -> None:
+        while (turn := self._turns.begin()) is not None:
+            row, (log_id, event) = turn
+            task = asyncio.create_task(self._one(log_id, event), name="event")
+            self._tasks.add(task)
+            task.add_done_callback(functools.partial(self._ended, row, log_id))
 
-        task.add_done_callback(ended)
+    def _ended(self, row: Row, log_id: str, task: asyncio.Task[None]) -> None:
+        if task in self._tasks:  # not when all of them are ended
+            self._tasks.remove(task)
+            self._turns.end(row)
+            self._in_hand.discard(log_id)
+            self._moved.set()
+            self._begin()
 
-    async def _one(self, log_id: str, event: ReadEvent | None, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait((before,))
+    async def _one(self, log_id: str, event: ReadEvent | None) -> None:
         try:
             if event is not None:
                 woken = await self._fan_out(event)
                 said = {"event_id": event.event_id, "event_type": event.event_type, "woken": woken}
                 self._host.tell("debug", "event.done", **said)
             await served(self._host, events.done(self._keys, log_id))
+            self._failed.pop(log_id, None)
         except NotServed as why:
             self._host.tell("warning", "event.left", log_id=log_id, why=why)  # it stays pending: any host goes on
             if why.refused:
@@ -210,10 +276,14 @@ class EventFeed:
     async def _give_up(self, log_id: str) -> None:
         """It is tried again after a while, but not for ever: what is pending keeps the whole log from being trimmed."""
         self._host.count("events_failed")
-        answer = await self._host.run(events.deliveries(self._keys, log_id))
-        if isinstance(answer, Value) and answer.value >= GIVE_UP_AFTER:
-            self._host.tell("error", "event.given_up", log_id=log_id, deliveries=answer.value)
-            await self._host.run(events.done(self._keys, log_id))
+        failures = self._failed.pop(log_id, 0) + 1
+        if failures < GIVE_UP_AFTER:
+            self._failed[log_id] = failures
+            if len(self._failed) > FAILED_KNOWN:
+                del self._failed[next(iter(self._failed))]
+            return
+        self._host.tell("error", "event.given_up", log_id=log_id, failures=failures)
+        await self._host.run(events.done(self._keys, log_id))
 
     # -- one event --------------------------------------------------------------------------------
 
@@ -250,6 +320,11 @@ class EventFeed:
             cursor = page.cursor
             if cursor == "0":
                 return woken
+
+
+def _tenant(entry: Logged) -> str:
+    """As the entry says it, right or not: whose turn it takes."""
+    return entry.fields.get(b"tenant_id", b"").decode("utf-8", "replace")
 
 
 def _carrier(waiter: Waiter, tenant: str) -> Sequence[tuple[str, bytes | str]]:

@@ -144,21 +144,6 @@ def reclaim(keys: Keys, consumer: str, min_idle_ms: int, cursor: str = "0-0", co
     )
 
 
-def deliveries(keys: Keys, log_id: str) -> Call[int]:
-    """How often an entry was given to somebody; 0 where it is done with."""
-    words = ("XPENDING", keys.event_log, keys.group, log_id, log_id, 1)
-    return Call(
-        "events.deliveries",
-        None,
-        (keys.event_log,),
-        words,
-        WORK,
-        True,
-        lambda reply: int(reply[0][3]) if reply else 0,
-        refusals={"NOGROUP": "no_group"},
-    )
-
-
 def make_group(keys: Keys) -> Call[bool]:
     """The group of the log, from its first entry on. Refused: ``exists``."""
     words = ("XGROUP", "CREATE", keys.event_log, keys.group, "0", "MKSTREAM")

@@ -53,6 +53,7 @@ COUNTERS = (
     "events_read",
     "events_bad",
     "events_failed",
+    "events_put_off",
     "waits_woken",
     "subscriptions_residual",
     "schedules_fired",

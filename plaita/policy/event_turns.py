@@ -1,0 +1,92 @@
+"""Whose event a host works on next, so that a flood of one tenant holds up no other (KNOWN-TROUBLE 73). Pure.
+
+Events are held in rows: those of one tenant, type and correlation, which go one after the other. Tenants take turns,
+and none has all places at once. Of a tenant only so many are held; what comes beyond them is for the caller to leave
+where it is, and to come back to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+Row = tuple[str, str, str | None]
+"""Tenant, type, correlation."""
+
+
+def order_of(log_id: str) -> tuple[int, int]:
+    """Ids of entries, ``<ms>-<number>``, by time."""
+    milliseconds, _, number = log_id.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def before(log_id: str) -> str:
+    """The id just below an id, which asks for this one as the next."""
+    milliseconds, number = order_of(log_id)
+    if number:
+        return f"{milliseconds}-{number - 1}"
+    return f"{milliseconds - 1}-{2**64 - 1}" if milliseconds else "0-0"
+
+
+class Turns(Generic[T]):
+    """``at_once``: places; ``of_one``: for one tenant at most. ``held``: how many events are held, about;
+    ``held_of_one``: of one tenant at most."""
+
+    def __init__(self, *, at_once: int = 16, of_one: int = 12, held: int = 256, held_of_one: int = 64) -> None:
+        self._at_once, self._of_one = at_once, of_one
+        self._most, self._most_of_one = held, held_of_one
+        self._queued: dict[Row, deque[T]] = {}  # of the rows that hold something or are begun
+        self._begun: set[Row] = set()
+        self._places: Counter[str] = Counter()  # taken, by tenant
+        self._held: Counter[str] = Counter()
+        self._ready: dict[str, deque[Row]] = {}  # rows with something held that are not begun, by tenant, in turn
+
+    def takes(self, tenant: str) -> bool:
+        """Whether one more of the tenant is to be held. One that has none is never shut out by the others."""
+        mine = self._held[tenant]
+        return mine < self._most_of_one and (not mine or self._held.total() < self._most)
+
+    def is_low(self, tenant: str) -> bool:
+        """Whether it is time to come back to what was left."""
+        return self._held[tenant] * 2 <= self._most_of_one and self.takes(tenant)
+
+    def hold(self, row: Row, item: T) -> None:
+        """An event, behind those of its row."""
+        if row not in self._queued:
+            self._queued[row] = deque()
+            self._ready.setdefault(row[0], deque()).append(row)
+        self._queued[row].append(item)
+        self._held[row[0]] += 1
+
+    def begin(self) -> tuple[Row, T] | None:
+        """The event whose turn it is, where there is a place for one; ``end`` its row when it is done."""
+        if len(self._begun) >= self._at_once:
+            return None
+        tenant = next((one for one in self._ready if self._places[one] < self._of_one), None)
+        if tenant is None:
+            return None
+        rows = self._ready.pop(tenant)
+        row = rows.popleft()
+        if rows:
+            self._ready[tenant] = rows  # behind all others
+        self._begun.add(row)
+        self._places[tenant] += 1
+        self._less(self._held, tenant)
+        return row, self._queued[row].popleft()
+
+    def end(self, row: Row) -> None:
+        """The event of this row that was begun is done, or given up."""
+        self._begun.remove(row)
+        self._less(self._places, row[0])
+        if self._queued[row]:
+            self._ready.setdefault(row[0], deque()).append(row)
+        else:
+            del self._queued[row]
+
+    @staticmethod
+    def _less(counts: Counter[str], tenant: str) -> None:
+        counts[tenant] -= 1
+        if not counts[tenant]:
+            del counts[tenant]
