@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import zoneinfo
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -78,24 +79,26 @@ class Calendar:
             else:
                 return
 
-    def latest(self, moment_ms: int, count: int) -> list[int]:
-        """The last due times up to a moment, rising: at least ``count`` of them, and few more."""
-        begin = moment_ms
-        for place, found in enumerate(self._walk(moment_ms + 1, reverse=True)):
-            begin = found
-            if place >= count:
-                break
-        return list(takewhile(lambda due: due <= moment_ms, self.after(begin - 1)))
+    def latest(self, moment_ms: int, count: int, since_ms: int) -> list[int]:
+        """The last due times from ``since_ms`` to a moment, rising: ``count`` of them, all where there are fewer.
+
+        Always walked forwards: backwards the library finds no way past a midnight that the clocks leave out.
+        """
+        window = _HOUR_MS
+        while True:
+            begin = max(since_ms - 1, moment_ms - window)
+            found = deque(takewhile(lambda due: due <= moment_ms, self.after(begin)), maxlen=count)
+            if len(found) == count or begin < since_ms:
+                return list(found)
+            window *= 2
 
     def next_after(self, moment_ms: int) -> int | None:
         """The first due time after a moment; None where 50 years bring none."""
         return next(self.after(moment_ms), None)
 
-    def _walk(self, moment_ms: int, *, reverse: bool = False) -> Iterator[int]:
+    def _walk(self, moment_ms: int) -> Iterator[int]:
         try:
-            begin = self.local(moment_ms)
-            walker = CronSim(self.expression, begin, reverse=reverse)
-            for found in walker:
+            for found in CronSim(self.expression, self.local(moment_ms)):
                 yield round(found.timestamp()) * 1000
         except (OverflowError, ValueError, OSError):
             return  # the calendar's own end: the years 1 and 9999
@@ -231,7 +234,7 @@ def firing(plan: Calendar, due_ms: int, now_ms: int, misfire: Misfire) -> Firing
             next_due = plan.next_after(now_ms)
             break
         passed.append(found)
-    latest = passed if counted else plan.latest(now_ms, ALL_AT_MOST + 1)
+    latest = passed if counted else plan.latest(now_ms, ALL_AT_MOST + 1, due_ms)
     fire = _chosen(latest, now_ms, misfire)
     others = [due for due in passed if due not in set(fire)]
     last_other = next((due for due in reversed(latest) if due not in set(fire)), None)
