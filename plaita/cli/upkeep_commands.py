@@ -27,7 +27,8 @@ def reindex(
         bool, typer.Option("--requeue", help="Also give a carrier to executions that should move and have lost theirs")
     ] = False,
 ) -> None:
-    """Rebuild the tenant's indexes from its rows, all of them, and what waits have lost; runs beside the work.
+    """Rebuild the tenant's indexes from its rows, all of them, and what waits and schedules have lost; runs
+    beside the work.
 
     With --requeue, what is pending or running, is run by nobody and has no carrier in this queue gets one: for after
     the streams were lost. It needs the queue settings of your supervisors.
@@ -45,6 +46,8 @@ def reindex(
     rows += [("members without a row, taken out", answer["dropped"]), ("ends put right", answer["ending"])]
     if answer["waits"]:
         rows.append(("waits put back", answer["waits"]))
+    if answer["schedules"]:
+        rows.append(("schedules given their due time", answer["schedules"]))
     if answer["deleted"]:
         rows.append(("of deleted executions, left out", answer["deleted"]))
     if requeue:

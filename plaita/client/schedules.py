@@ -67,6 +67,7 @@ def put(
             updated_at=page.now,
             created_by=check_text(created_by, "created_by", MAX_NAME) or (old.created_by if old else ""),
             tenant_id=tenant,
+            queue=keys.queue,
         )
         due = None
         if enabled:
@@ -89,18 +90,18 @@ def put(
                 },
             )
         stored = Stored(wanted, record, "" if due is None else str(due), before.last if before else b"")
-        return shown(stored, tenant, page.now) | {"created": created}
+        return shown(stored, keys, page.now) | {"created": created}
     raise _contended(wanted)
 
 
 def list_schedules(keys: Keys) -> Operation[dict[str, Any]]:
     """``{"schedules": [...], "total"}``, by id, each as ``show`` has it."""
-    tenant = check_tenant(keys.tenant)
+    check_tenant(keys.tenant)
     found: dict[str, dict[str, Any]] = {}
     cursor = "0"
     while True:
         page = yield from ask(schedules.page(keys, cursor))
-        found.update((one.schedule_id, shown(one, tenant, page.now)) for one in page.schedules)
+        found.update((one.schedule_id, shown(one, keys, page.now)) for one in page.schedules)
         cursor = page.cursor
         if cursor == "0":
             break
@@ -113,7 +114,7 @@ def get(keys: Keys, schedule_id: str) -> Operation[dict[str, Any]]:
     "created_by", "tenant_id"}``. ``status``: ``running``, ``paused``, or ``aside`` where it cannot be fired, with
     ``why``. Refused: ``no_schedule``."""
     stored, now = yield from _stored(keys, schedule_id)
-    return shown(stored, keys.tenant or DEFAULT_TENANT, now)
+    return shown(stored, keys, now)
 
 
 def remove(keys: Keys, schedule_id: str) -> Operation[dict[str, Any]]:
@@ -126,12 +127,13 @@ def remove(keys: Keys, schedule_id: str) -> Operation[dict[str, Any]]:
 
 def set_enabled(keys: Keys, schedule_id: str, enabled: bool) -> Operation[dict[str, Any]]:
     """Pause it, or let it go on with the first due time from now: its document. What was due while it was paused is
-    not run. Refused: ``no_schedule``, ``bad_schedule``."""
+    not run. Refused: ``no_schedule``, ``bad_schedule``, ``other_queue``."""
     for _ in range(_TRIES):
         stored, now = yield from _stored(keys, schedule_id)
         old = _judged(stored, now)
+        _check_queue(old, keys)
         if old.enabled == enabled and bool(stored.due) == enabled:
-            return shown(stored, keys.tenant or DEFAULT_TENANT, now)
+            return shown(stored, keys, now)
         record = old.model_copy(update={"enabled": enabled, "updated_at": now}).encoded()
         due = old.plan.next_after(now) if enabled else None
         try:
@@ -141,18 +143,20 @@ def set_enabled(keys: Keys, schedule_id: str, enabled: bool) -> Operation[dict[s
                 continue
             raise
         changed = Stored(stored.schedule_id, record, "" if due is None else str(due), stored.last)
-        return shown(changed, keys.tenant or DEFAULT_TENANT, now)
+        return shown(changed, keys, now)
     raise _contended(schedule_id)
 
 
 def trigger(keys: Keys, schedule_id: str) -> Operation[dict[str, Any]]:
     """Run it once now, whatever its due times are; they stay. ``{"schedule_id", "execution_id", "flow_id", "version",
-    "tenant_id", "message_id", "dedup_key"}``. Refused: ``no_schedule``, ``bad_schedule``, and why the start was."""
+    "tenant_id", "message_id", "dedup_key"}``. Refused: ``no_schedule``, ``bad_schedule``, ``other_queue``, and why the
+    start was."""
     tenant = keys.tenant or DEFAULT_TENANT
     number: int | None = None
     for _ in range(_TRIES):
         stored, now = yield from _stored(keys, schedule_id)
         old = _judged(stored, now)
+        _check_queue(old, keys)
         if number is None:
             number = yield from ask(schedules.next_number(keys))
         run = _manual_run(keys, old, manual_key(stored.schedule_id, time.time_ns(), number))
@@ -215,8 +219,9 @@ def preview_of(cron: str, tz: str = "UTC", count: int = 5, now_ms: int | None = 
     return _previewed(cron, tz, count, wall_ms() if now_ms is None else now_ms, None)
 
 
-def shown(stored: Stored, tenant: str, now_ms: int) -> dict[str, Any]:
+def shown(stored: Stored, keys: Keys, now_ms: int) -> dict[str, Any]:
     """The document of a schedule; of an unreadable one what is known."""
+    tenant = keys.tenant or DEFAULT_TENANT
     last = _entry(stored.last)
     ran = last if last.get("enqueue") in ("ok", "duplicate", "failed") else {}
     due = iso_utc(_moment(stored.due)) if stored.due else None
@@ -234,7 +239,9 @@ def shown(stored: Stored, tenant: str, now_ms: int) -> dict[str, Any]:
     document["created_at"], document["updated_at"] = iso_utc(schedule.created_at), iso_utc(schedule.updated_at)
     document["status"] = "paused" if not schedule.enabled else "running" if stored.due else "aside"
     if document["status"] == "aside":
-        document["why"] = last.get("reason") or "it has no due time"
+        other = schedule.queue not in ("", keys.queue)
+        lost = "it has no due time; `plaita reindex` gives it one"
+        document["why"] = _of_another_queue(schedule) if other else last.get("reason") or lost
     return document
 
 
@@ -293,6 +300,15 @@ def _missing(keys: Keys, schedule_id: str) -> RefusedError:
 
 def _contended(schedule_id: str) -> RefusedError:
     return RefusedError("changed", f"schedule {schedule_id!r}: others change it at the same time; try again")
+
+
+def _check_queue(schedule: Schedule, keys: Keys) -> None:
+    if schedule.queue not in ("", keys.queue):
+        raise RefusedError("other_queue", f"schedule {schedule.schedule_id!r}: {_of_another_queue(schedule)}")
+
+
+def _of_another_queue(schedule: Schedule) -> str:
+    return f"it is of the queue {schedule.queue!r}, and here another one is set; take that, or put it anew"
 
 
 def _why_not_started(schedule: Schedule, tenant: str, reason: str) -> str:

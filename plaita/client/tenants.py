@@ -133,8 +133,7 @@ def _remove_schedules(keys: Keys) -> Operation[None]:
     cursor = "0"
     while True:
         page = yield from ask(schedules.page(keys, cursor))
-        if page.schedules:
-            yield from ask(schedules.remove(keys, [one.schedule_id for one in page.schedules]))
+        yield from ask(schedules.remove(keys, [one.schedule_id for one in page.schedules]))
         cursor = page.cursor
         if cursor == "0":
             return

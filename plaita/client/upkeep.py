@@ -6,6 +6,7 @@ from typing import Any
 
 from plaita import jsontext
 from plaita.client.operations import Operation, ask
+from plaita.client.schedules_again import put_schedules_back
 from plaita.clock import iso_utc, wall_ms
 from plaita.errors import InputError
 from plaita.policy.carrier import TASK_SCHEMA_VERSION, Carrier, named_execution, read_carrier, resume_payload
@@ -25,11 +26,12 @@ def reindex(
 ) -> Operation[dict[str, Any]]:
     """Rebuild the tenant's indexes from its rows, all of them (ledger D4).
 
-    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "deleted", "waits", "idle", "requeued",
-    "executions"}``: rows there are; that stood in no index; that stood under a wrong status; members without a row,
-    taken out; rows whose end was put right; rows of deleted executions, which a backup brought back and which count as
-    none (ledger D2); waits that events did not find any more, or whose task or timer was lost, put back; executions
-    that should move, that nobody runs and that no carrier of this queue is for (None: not looked for).
+    ``{"tenant_id", "rows", "indexed", "moved", "dropped", "ending", "deleted", "waits", "schedules", "idle",
+    "requeued", "executions"}``: rows there are; that stood in no index; that stood under a wrong status; members
+    without a row, taken out; rows whose end was put right; rows of deleted executions, which a backup brought back and
+    which count as none (ledger D2); waits that events did not find any more, or whose task or timer was lost, put back;
+    schedules whose due time was lost, given one; executions that should move, that nobody runs and that no carrier of
+    this queue is for (None: not looked for).
     With ``requeue`` those get a carrier each, and ``executions`` names them.
     """
     check_tenant(keys.tenant)
@@ -56,6 +58,7 @@ def reindex(
     for index in upkeep.indexes(keys):
         counts["dropped"] += yield from _drop_members(keys, index)
     counts["dropped"] += yield from _drop_subscriptions(keys)
+    counts["schedules"] = yield from put_schedules_back(keys)
     answer: dict[str, Any] = {"tenant_id": keys.tenant or DEFAULT_TENANT, **counts}
     if not requeue:
         return answer | {"idle": None, "requeued": None, "executions": []}

@@ -13,7 +13,8 @@ from plaita.policy.schedule import Calendar, Misfire, calendar
 
 
 class Schedule(BaseModel):
-    """``params``: the input of its executions. ``version`` None: the latest at that time. Times are epoch ms."""
+    """``params``: the input of its executions. ``version`` None: the latest at that time. Times are epoch ms.
+    ``queue``: whose supervisors fire it, '' where an earlier release did not say."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -30,6 +31,7 @@ class Schedule(BaseModel):
     updated_at: int = 0
     created_by: str = ""
     tenant_id: str = "default"
+    queue: str = ""
 
     def encoded(self) -> bytes:
         """The JSON text that is stored. Raises JSONValueError naming the path of what JSON cannot carry."""

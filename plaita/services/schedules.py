@@ -17,6 +17,7 @@ from plaita.policy.backoff import backoff_s
 from plaita.policy.schedule import Firing, cron_key, firing
 from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule, scheduled_start
 from plaita.services.host import NotServed, ServiceHost, served
+from plaita.services.schedules_again import LostSchedules
 from plaita.store import schedules
 from plaita.store.call import Refused, Value
 from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
@@ -32,6 +33,7 @@ class ScheduleService:
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
+        self._lost = LostSchedules(host)
         self._failures = 0
         self._seen = 2**63  # the server's time at the last look; before the first one it may have gone back
 
@@ -59,6 +61,7 @@ class ScheduleService:
         if page.now < self._seen - JUMP_MS:
             await self._bring_back()
         self._seen = page.now
+        await self._lost.look()
         if left is not None:
             raise left
         if page.due:
@@ -84,7 +87,23 @@ class ScheduleService:
         except BadSchedule as error:
             await self._put_aside(keys, one, schedule_id, str(error))
             return
+        if not schedule.enabled or schedule.queue not in ("", keys.queue):
+            await self._take_out(keys, one, schedule)
+            return
         await self._fire(keys, one, schedule, now)
+
+    async def _take_out(self, keys: Keys, one: Due, schedule: Schedule) -> None:
+        """A due time that its schedule has not: somebody wrote it back, or put the schedule on another queue."""
+        before = Stored(schedule.schedule_id, one.record, one.score, b"")
+        call = schedules.put(keys, schedule.schedule_id, one.record, None, before, flow_id=schedule.flow_id)
+        answer = await self._host.run(call)
+        if isinstance(answer, Value):
+            why = "it is paused" if not schedule.enabled else f"it is of the queue {schedule.queue!r}"
+            self._host.tell(
+                "warning", "schedule.taken_out", schedule_id=schedule.schedule_id, tenant_id=keys.tenant, why=why
+            )
+        elif not isinstance(answer, Refused):  # changed: it is looked at again
+            raise NotServed(f"schedule {schedule.schedule_id!r}: {answer}")
 
     async def _bring_back(self) -> None:
         """A clock that was far ahead has left due times that are far ahead: they become those of the calendar. What has

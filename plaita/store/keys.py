@@ -246,6 +246,16 @@ class Keys:
         """A sorted set of all tenants: ``schedule_member`` by its next due time, epoch ms."""
         return f"{self.queue}:schedules:due"
 
+    @property
+    def schedules_tenants(self) -> str:
+        """A set: the tenants that have schedules of this queue, by which a lost due time is noticed."""
+        return f"{self.queue}:schedules:tenants"
+
+    @property
+    def schedules_turn(self) -> str:
+        """That somebody looked for lost due times a short while ago."""
+        return f"{self.queue}:schedules:turn"
+
     def schedule_member(self, schedule_id: str) -> str:
         return f"{self.tenant or DEFAULT_TENANT}\0{schedule_id}"
 

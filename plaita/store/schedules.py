@@ -44,12 +44,17 @@ def page(keys: Keys, cursor: str = "0", count: int = PAGE) -> Call[Page]:
     return _page("schedules.page", keys, cursor, count)
 
 
+def without_due_time(keys: Keys, cursor: str = "0", count: int = PAGE) -> Call[Page]:
+    """A page of the tenant's schedules, of which those are told that have no due time on this queue."""
+    return _page("schedules.without_due_time", keys, cursor, count, only_lost=True)
+
+
 def get(keys: Keys, schedule_id: str) -> Call[Page]:
     """One schedule; an empty page where there is none."""
     return _page("schedules.get", keys, "", schedule_id)
 
 
-def _page(name: str, keys: Keys, cursor: str, wanted: Argument) -> Call[Page]:
+def _page(name: str, keys: Keys, cursor: str, wanted: Argument, *, only_lost: bool = False) -> Call[Page]:
     def parse(reply: Sequence[Any]) -> Page:
         flat = reply[2]
         found = [
@@ -61,7 +66,7 @@ def _page(name: str, keys: Keys, cursor: str, wanted: Argument) -> Call[Page]:
         name,
         script("schedule_page"),
         (keys.schedules, keys.schedules_due),
-        (keys.tenant or DEFAULT_TENANT, keys.schedule_fires(""), cursor, wanted),
+        (keys.tenant or DEFAULT_TENANT, keys.schedule_fires(""), cursor, wanted, int(only_lost)),
         "bulk" if cursor else "writer",
         True,
         parse,
@@ -86,7 +91,13 @@ def put(
     return Call(
         "schedules.put",
         script("schedule_put"),
-        (keys.schedules, keys.schedules_due, keys.flow_versions(flow_id), keys.flow_meta(flow_id)),
+        (
+            keys.schedules,
+            keys.schedules_due,
+            keys.flow_versions(flow_id),
+            keys.flow_meta(flow_id),
+            keys.schedules_tenants,
+        ),
         (
             schedule_id,
             keys.schedule_member(schedule_id),
@@ -95,6 +106,7 @@ def put(
             before.due if before else "",
             "" if due_ms is None else due_ms,
             version or "",
+            keys.tenant or DEFAULT_TENANT,
         ),
         lane_for(record, before.record if before else None),
         True,
@@ -104,13 +116,18 @@ def put(
 
 def remove(keys: Keys, schedule_ids: Sequence[str]) -> Call[int]:
     """Take schedules away with their due times and histories; how many there were."""
-    words: list[Argument] = []
+    words: list[Argument] = [keys.tenant or DEFAULT_TENANT]
     for schedule_id in schedule_ids:
         words += (schedule_id, keys.schedule_member(schedule_id))
     return Call(
         "schedules.remove",
         script("schedule_remove"),
-        (keys.schedules, keys.schedules_due, *(keys.schedule_fires(one) for one in schedule_ids)),
+        (
+            keys.schedules,
+            keys.schedules_due,
+            keys.schedules_tenants,
+            *(keys.schedule_fires(one) for one in schedule_ids),
+        ),
         words,
         "writer",
         True,
@@ -128,6 +145,25 @@ def next_number(keys: Keys) -> Call[int]:
     """A number that no other call gets: for the key of a run by hand."""
     words = ("INCR", keys.schedule_sequence)
     return Call("schedules.next_number", None, (keys.schedule_sequence,), words, "writer", True, int)
+
+
+# -- who has some ------------------------------------------------------------------------------------
+
+
+def turn(keys: Keys, every_ms: int) -> Call[bool]:
+    """Whether it is this caller's turn to look through the schedules of all tenants: one host's in so long."""
+    words = ("SET", keys.schedules_turn, "1", "NX", "PX", every_ms)
+    return Call("schedules.turn", None, (keys.schedules_turn,), words, "writer", False, lambda reply: reply is not None)
+
+
+def tenants(keys: Keys, cursor: str = "0", count: int = PAGE) -> Call[tuple[str, list[str]]]:
+    """A page of the tenants that have schedules of this queue: (next cursor, "0" at the end; names unjudged)."""
+    words = ("SSCAN", keys.schedules_tenants, cursor, "COUNT", count)
+
+    def parse(reply: Sequence[Any]) -> tuple[str, list[str]]:
+        return text(reply[0]), [text(name) for name in reply[1]]
+
+    return Call("schedules.tenants", None, (keys.schedules_tenants,), words, "bulk", True, parse)
 
 
 # -- what is due --------------------------------------------------------------------------------------
@@ -301,6 +337,7 @@ def fire(keys: Keys, request: Fire) -> Call[list[Outcome]]:
             keys.tenant_quota,
             keys.parked_tenants,
             keys.wake,
+            keys.schedules_tenants,
             *named,
         ),
         (

@@ -60,6 +60,7 @@ COUNTERS = (
     "schedules_skipped",
     "schedules_failed",
     "schedules_bad",
+    "schedules_put_back",
     "service_failures",
     "callbacks_kept_used",
     "callbacks_kept_refused",

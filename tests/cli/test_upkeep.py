@@ -90,6 +90,7 @@ def test_D4_lost_indexes_are_rebuilt_as_they_were(rows: Rows, plaita: Run) -> No
         "ending": 1,
         "deleted": 0,
         "waits": 0,
+        "schedules": 0,
         "idle": None,
         "requeued": None,
         "executions": [],

@@ -1,7 +1,8 @@
 -- What is due of a schedule, or one run of it by hand, in one call: starts, next due time, history (ledger E5). The starts
 -- come first: broken off, the due time stands and the dedup keys keep a second run away.
 -- KEYS 1 schedules, 2 due set, 3 history, 4 flow versions, 5 flow meta, 6 index, 7 index of pending, 8 queue,
---      9 tenant statuses, 10 tenant quotas, 11 parked tenants, 12 wake, 13.. of each start: row, tombstone, dedup key
+--      9 tenant statuses, 10 tenant quotas, 11 parked tenants, 12 wake,
+--      13 tenants that have schedules, 14.. of each start: row, tombstone, dedup key
 -- ARGV 1 schedule id, 2 member, 3 record as it was read, 4 due time as it was read or '' by hand, 5 next due time or '',
 --      6 tenant, 7 flow, 8 version, 9 input, 10 dedup ttl ms, 11 ns, 12 entries of history at most, 13 what was skipped as
 --      the rest of a history entry, or '', 14 how many words of carrier fields, 15.. these,
@@ -35,7 +36,7 @@ local function told(head, outcome, reason, id, version, message)
     .. '","execution_id":"' .. id .. '","version":"' .. version .. '","msg_id":"' .. message .. '"}'
 end
 
-local at, place = 15 + #words, 13
+local at, place = 15 + #words, 14
 while at <= #ARGV do
   local id, nonce, payload, head = ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4]
   local keys = {
@@ -64,6 +65,7 @@ while at <= #ARGV do
 end
 
 if ARGV[4] ~= '' then
+  redis.pcall('SADD', KEYS[13], ARGV[6])
   if ARGV[5] == '' then
     redis.call('ZREM', KEYS[2], ARGV[2])
   else

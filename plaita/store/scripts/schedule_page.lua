@@ -1,5 +1,6 @@
--- Schedules of a tenant, or one of them.
--- KEYS 1 schedules, 2 due set. ARGV 1 tenant, 2 start of the keys of histories, 3 cursor, or '' for one, 4 its id or how many
+-- Schedules of a tenant, all or those without a due time, or one of them.
+-- KEYS 1 schedules, 2 due set. ARGV 1 tenant, 2 start of the keys of histories, 3 cursor, or '' for one, 4 its id or how many,
+--      5 whether only those without a due time 0|1
 -- ok: now, next cursor, of each: id, record, due time or '', last entry of its history or ''
 -- include: key_part
 -- include: time
@@ -16,9 +17,12 @@ end
 local found = {}
 for i = 1, #flat, 2 do
   local due = redis.pcall('ZSCORE', KEYS[2], ARGV[1] .. '\0' .. flat[i])
-  local last = redis.pcall('LRANGE', ARGV[2] .. key_part(flat[i]), 0, 0)
-  for _, word in ipairs({flat[i], flat[i + 1], type(due) == 'string' and due or '', last[1] or ''}) do
-    found[#found + 1] = word
+  due = type(due) == 'string' and due or ''
+  if ARGV[5] == '0' or due == '' then
+    local last = redis.pcall('LRANGE', ARGV[2] .. key_part(flat[i]), 0, 0)
+    for _, word in ipairs({flat[i], flat[i + 1], due, last[1] or ''}) do
+      found[#found + 1] = word
+    end
   end
 end
 return {'ok', text(now_ms()), cursor, found}

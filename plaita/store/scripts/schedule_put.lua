@@ -1,7 +1,7 @@
 -- A schedule as it is from now on, put in place of the one that was read.
--- KEYS 1 schedules, 2 due set, 3 flow versions, 4 flow meta
+-- KEYS 1 schedules, 2 due set, 3 flow versions, 4 flow meta, 5 tenants that have schedules
 -- ARGV 1 id, 2 member, 3 record, 4 record that was read or '', 5 due time that was read or '', 6 due time or '' for none,
---      7 version of the flow, '' where it is not looked at
+--      7 version of the flow, '' where it is not looked at, 8 tenant
 -- ok: whether it is new 0|1. refused: changed: read again; no_flow, no_version (latest)
 -- include: resolve
 local record, due = redis.call('HGET', KEYS[1], ARGV[1]) or '', redis.call('ZSCORE', KEYS[2], ARGV[2]) or ''
@@ -19,6 +19,7 @@ if ARGV[7] ~= '' then
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+redis.call('SADD', KEYS[5], ARGV[8])
 if ARGV[6] == '' then
   redis.call('ZREM', KEYS[2], ARGV[2])
 else
