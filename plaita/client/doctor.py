@@ -16,9 +16,11 @@ from plaita.client import asking as carriers
 from plaita.client.asking import Asking, LostError
 from plaita.clock import wall_ms
 from plaita.policy import dead_letter
-from plaita.policy.doctor import Finding, executions, queue, reachable, registry, server, server_facts
+from plaita.policy.doctor import Finding, executions, queue, reachable, registry, schedules, server, server_facts
+from plaita.policy.schedule_again import without_due_time
 from plaita.policy.tenants import DISABLED
 from plaita.store import dead_letters, looking, permissions, tenants
+from plaita.store import schedules as stored_schedules
 from plaita.store.call import Call
 from plaita.store.keys import DEFAULT_TENANT, Keys
 from plaita.store.leases import parse_lease
@@ -30,6 +32,8 @@ T = TypeVar("T")
 PINGS = 20
 ROWS_LOOKED_AT = 10_000  # of each status
 LETTERS_LOOKED_AT = 1000
+SCHEDULE_PAGES = 20
+SCHEDULES_A_PAGE = 500
 DAY_MS = 86_400_000
 _UNDER_WAY = ("running", "pending", "suspended")
 _SETTINGS = (
@@ -82,6 +86,7 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
         aside = asking.ask(looking.aside(keys, int(queue.OVERDUE_S * 1000)))
         known = _registry(asking, keys, settings, aside)
         seen.findings += queue.judge(_queue(asking, keys, settings, known, aside))
+        seen.findings += schedules.judge(_schedules(asking, keys, known, aside))
         seen.findings += executions.judge(_executions(asking, keys, settings, known))
         seen.findings += registry.judge(known)
     except LostError as error:
@@ -278,6 +283,37 @@ def _letters(asking: Asking, keys: Keys) -> tuple[dict[str, int], int, bool]:
             return causes, total, False
         older_than = page.letters[-1].dlq_id
     return causes, total, True
+
+
+# -- schedules ------------------------------------------------------------------------------------
+
+
+def _schedules(
+    asking: Asking, keys: Keys, known: registry.RegistryFacts, aside: looking.Aside | None
+) -> schedules.ScheduleFacts:
+    found: dict[str, str] = {}
+    cursor = "0"
+    if aside is None:
+        return schedules.ScheduleFacts(known, readable=False)
+    for _ in range(SCHEDULE_PAGES):
+        page = asking.ask(stored_schedules.without_due_time(keys, cursor, SCHEDULES_A_PAGE))
+        if page is None:
+            return schedules.ScheduleFacts(known, readable=False)
+        for one in page.schedules:
+            found[one.schedule_id] = without_due_time(one.record, one.schedule_id, one.last, keys.queue, page.now)
+        cursor = page.cursor
+        if cursor == "0":
+            break
+    return schedules.ScheduleFacts(
+        known,
+        due=aside.scheduled,
+        overdue=aside.late,
+        overdue_s=aside.late_ms / 1000,
+        tenant=keys.tenant or DEFAULT_TENANT,
+        lost=sorted(name for name, what in found.items() if what == "lost"),
+        aside=sorted(name for name, what in found.items() if what == "aside"),
+        complete=cursor == "0",
+    )
 
 
 # -- executions -----------------------------------------------------------------------------------

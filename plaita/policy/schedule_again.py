@@ -7,7 +7,7 @@ passed since is missed as after an outage, and its misfire policy decides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule
@@ -25,6 +25,21 @@ def lacks_due_time(raw: bytes, schedule_id: str, queue: str, now_ms: int, *, ask
         return None
     ours = schedule.queue == queue or (asked and not schedule.queue)
     return schedule if schedule.enabled and ours else None
+
+
+def without_due_time(
+    raw: bytes, schedule_id: str, last: bytes, queue: str, now_ms: int
+) -> Literal["lost", "aside", "fine"]:
+    """What it means that a schedule has no due time; ``last``: the latest entry of its history."""
+    try:
+        schedule = read_schedule(raw, schedule_id, now_ms)
+    except BadSchedule:
+        return "aside"
+    if not schedule.enabled or schedule.queue not in ("", queue):
+        return "fine"
+    if _read(last).get("enqueue") == "aside":
+        return "aside"
+    return "lost"
 
 
 def due_again(schedule: Schedule, history: Iterable[bytes], now_ms: int, *, asked: bool) -> int | None:

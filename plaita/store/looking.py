@@ -158,7 +158,8 @@ def stamps(keys: Keys, letter: str) -> Call[list[tuple[str, str, int]]]:
 @dataclass(frozen=True, slots=True)
 class Aside:
     """``overdue_ms``: since the first delayed delivery was due, 0 where none is. ``parked``: of the first
-    PARKED_TENANTS tenants that have any. ``statuses``: tenants with a status; ``epoch``: of those, '' for none."""
+    PARKED_TENANTS tenants that have any. ``statuses``: tenants with a status; ``epoch``: of those, '' for none.
+    ``scheduled`` schedules have a due time, which is overdue of ``late``, of the first since ``late_ms``."""
 
     delayed: int
     overdue: int
@@ -166,17 +167,24 @@ class Aside:
     parked: dict[str, int]
     statuses: int
     epoch: str
+    scheduled: int = 0
+    late: int = 0
+    late_ms: int = 0
 
 
 def aside(keys: Keys, overdue_from_ms: int) -> Call[Aside]:
-    """What lies beside the streams; ``overdue`` counts what was due so long ago."""
+    """What lies beside the streams; ``overdue`` and ``late`` count what was due so long ago."""
+
+    def since(said: bytes) -> int:
+        return int(min(max(0.0, float(said)), 2.0**53)) if said else 0
 
     def parse(reply: Sequence[Any]) -> Aside:
-        since = max(0, int(reply[2])) if reply[2] else 0
         parked = {text(tenant): int(count) for tenant, count in reply[3]}
-        return Aside(int(reply[0]), int(reply[1]), since, parked, int(reply[4]), text(reply[5]))
+        delayed = (int(reply[0]), int(reply[1]), since(reply[2]))
+        scheduled = (int(reply[6]), int(reply[7]), since(reply[8]))
+        return Aside(*delayed, parked, int(reply[4]), text(reply[5]), *scheduled)
 
-    names = (keys.delayed, keys.parked_tenants, keys.tenant_status, keys.tenant_epoch)
+    names = (keys.delayed, keys.parked_tenants, keys.tenant_status, keys.tenant_epoch, keys.schedules_due)
     arguments = (overdue_from_ms, PARKED_TENANTS)
     return Call("looking.aside", script("look_aside"), names, arguments, "writer", True, parse)
 

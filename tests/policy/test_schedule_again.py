@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plaita import jsontext
-from plaita.policy.schedule_again import REMEMBERED_MS, due_again, lacks_due_time
+from plaita.policy.schedule_again import REMEMBERED_MS, due_again, lacks_due_time, without_due_time
 from plaita.policy.schedule_record import Schedule
 from plaita.store.executions import DEDUP_TTL_MS
 
@@ -73,6 +73,22 @@ def test_E5_who_lacks_a_due_time(changes: dict[str, Any], asked: bool, wanted: b
     record = HOURLY.model_copy(update=changes).encoded()
     assert (lacks_due_time(record, "s", "q", NOW, asked=asked) is not None) is wanted
     assert lacks_due_time(b"{", "s", "q", NOW, asked=asked) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "last", "wanted"),
+    [
+        ({}, b"", "lost"),
+        ({}, entry(TOP), "lost"),
+        ({"queue": ""}, entry(None, "ok", "manual"), "lost"),
+        ({}, entry(TOP, "aside"), "aside"),
+        ({"tz": "Moon/Base"}, b"", "aside"),
+        ({"enabled": False}, entry(TOP, "aside"), "fine"),
+        ({"queue": "other"}, b"", "fine"),
+    ],
+)
+def test_what_it_means_to_have_no_due_time(changes: dict[str, Any], last: bytes, wanted: str) -> None:
+    assert without_due_time(HOURLY.model_copy(update=changes).encoded(), "s", last, "q", NOW) == wanted
 
 
 def test_what_comes_again_is_known_by_its_key() -> None:

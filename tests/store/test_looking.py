@@ -73,10 +73,21 @@ def test_what_lies_aside(world: Any, eye: LookingRunner) -> None:
     assert (found.delayed, found.overdue, found.parked, found.statuses, found.epoch) == (2, 1, {"acme": 2}, 1, "7")
     assert found.overdue_ms >= 60_000
     assert eye.do(looking.aside(world.keys, 3_600_000)).overdue == 0
+    assert (found.scheduled, found.late, found.late_ms) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("score", "late", "at_least_ms"), [("1", 1, 10**12), ("-inf", 1, 2**53), ("1e300", 0, 0), ("+inf", 0, 0)]
+)
+def test_due_times_lie_aside(world: Any, eye: LookingRunner, score: str, late: int, at_least_ms: int) -> None:
+    world.raw("ZADD", world.keys.schedules_due, score, "default\0s", "1e300", "default\0t")
+    found = eye.do(looking.aside(world.keys, 30_000))
+    assert (found.scheduled, found.late) == (2, late)
+    assert found.late_ms >= at_least_ms
 
 
 def test_keys_of_other_kinds_are_no_crash(world: Any, eye: LookingRunner) -> None:
-    for key in (world.keys.delayed, world.keys.parked_tenants, world.keys.tenant_status):
+    for key in (world.keys.delayed, world.keys.parked_tenants, world.keys.tenant_status, world.keys.schedules_due):
         world.raw("SET", key, "x")
     world.raw("RPUSH", world.keys.tenant_epoch, "x")
     assert eye.do(looking.aside(world.keys, 1)) == looking.Aside(0, 0, 0, {}, 0, "")

@@ -16,7 +16,8 @@ STALE_S = 90.0  # three lives of a record
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A registry record; what it does not say, or says in another type, is empty. ``silent_s``: since its heartbeat, by
-    the server's clock, None where it names none that can be read. ``shut``: gates by which it takes no work."""
+    the server's clock, None where it names none that can be read. ``shut``: gates by which it takes no work.
+    ``services`` False: it runs none."""
 
     instance_id: str
     incarnation: str = ""
@@ -32,6 +33,7 @@ class Instance:
     node_types: frozenset[str] = frozenset()
     silent_s: float | None = None
     shut: tuple[str, ...] = ()
+    services: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def read_record(instance_id: str, incarnation: str, record: Mapping[str, Any], s
         epoch=text(config.get("deployment_epoch")),
         node_types=frozenset(_names(record.get("node_types"))),
         silent_s=silent_s,
+        services=config.get("services") is not False,
         shut=_names(record.get("shut")) or (("pause",) if record.get("paused") is True else ()),
     )
 

@@ -1,15 +1,18 @@
--- What lies beside the streams: delayed deliveries, and carriers over quota; changes nothing.
--- KEYS 1 delayed, 2 parked tenants, 3 tenant statuses, 4 their epoch. ARGV 1 overdue from ms on, 2 tenants to look at
+-- What lies beside the streams: delayed deliveries, carriers over quota, due times of schedules; changes nothing.
+-- KEYS 1 delayed, 2 parked tenants, 3 tenant statuses, 4 their epoch, 5 due times of schedules. ARGV 1 overdue from ms on, 2 tenants to look at
 -- ok: delayed, overdue, ms since the first was due (less than 0: not yet; '' without one), {tenant, parked} of each, tenants
---     with a status, epoch or ''
+--     with a status, epoch or '', of schedules: due times, overdue, ms since the first was due as above
 -- include: time
 -- include: parked
 local function number_of(command, ...)
   local found = redis.pcall(command, ...)
   return type(found) == 'number' and found or 0
 end
-local first = redis.pcall('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local due = not first.err and first[2] and text(now_ms() - tonumber(first[2])) or ''
+local function times_of(key)
+  local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local due = not first.err and first[2] and text(now_ms() - tonumber(first[2])) or ''
+  return number_of('ZCARD', key), number_of('ZCOUNT', key, '-inf', text(now_ms() - tonumber(ARGV[1]))), due
+end
 local tenants = redis.pcall('SSCAN', KEYS[2], 0, 'COUNT', ARGV[2])
 local parked = {}
 for i, tenant in ipairs(tenants.err and {} or tenants[2]) do
@@ -25,7 +28,9 @@ for i, tenant in ipairs(tenants.err and {} or tenants[2]) do
   end
 end
 local epoch = redis.pcall('GET', KEYS[4])
+local delayed, overdue, delayed_since = times_of(KEYS[1])
+local scheduled, late, scheduled_since = times_of(KEYS[5])
 return {
-  'ok', number_of('ZCARD', KEYS[1]), number_of('ZCOUNT', KEYS[1], '-inf', text(now_ms() - tonumber(ARGV[1]))), due, parked,
-  number_of('HLEN', KEYS[3]), type(epoch) == 'string' and epoch or '',
+  'ok', delayed, overdue, delayed_since, parked, number_of('HLEN', KEYS[3]), type(epoch) == 'string' and epoch or '',
+  scheduled, late, scheduled_since,
 }
