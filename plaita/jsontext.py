@@ -17,6 +17,7 @@ from plaita.errors import PlaitaError
 
 MAX_DEPTH = 256  # each level takes two frames of Python's 1000
 MAX_INTEGER_DIGITS = 4300  # Python's own default limit for text <-> int
+MOST_STEPS = 10
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
@@ -43,12 +44,13 @@ def _name(value: object) -> str:
 
 
 def _worded(path: Path) -> str:
-    """``$.items[3].price``; keys are cut to 60 characters."""
+    """``$.items[3].price``; keys are cut to 60 characters, and what is deep to its first 10 steps: nobody reads 256."""
     steps: list[str] = []
     while not isinstance(path, str):
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else "." + (step if len(step) <= 60 else step[:60] + "…"))
-    return path + "".join(reversed(steps))
+    steps.reverse()
+    return path + "".join(steps if len(steps) <= MOST_STEPS else [*steps[:MOST_STEPS], "…"])
 
 
 def _check(value: Any, path: Path, depth: int) -> None:

@@ -5,6 +5,7 @@ Owns :class:`BaseNode`, its handlers, and :class:`Preparation`. Runs nothing: ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -21,6 +22,7 @@ STRATEGIES = ("abort", "continue", "continue-with")
 Strategy = Literal["abort", "continue", "continue-with"]
 
 
+_FIELD = re.compile(r"\w+")
 _NOTHING = compile_value(None, "")
 ALWAYS = compile_condition({"relation": "and", "conditions": []}, "")
 """The condition that always holds."""
@@ -69,13 +71,17 @@ class Preparation:
     """Given to :meth:`BaseNode.prepare`: compiles what the author wrote and collects what is wrong with it.
 
     Every method takes ``field``, the place within the node (``branches[0].condition``). After a problem a method
-    returns a value that must not be used; the flow is refused then anyway.
+    returns a value that must not be used; the flow is refused then anyway. ``spelled``: how the author spelt fields
+    that he did not call by their Python name.
     """
 
-    def __init__(self, place: str, problems: list[Problem], warnings: list[Problem]) -> None:
+    def __init__(
+        self, place: str, problems: list[Problem], warnings: list[Problem], spelled: Mapping[str, str] | None = None
+    ) -> None:
         self._place = place
         self._problems = problems
         self._warnings = warnings
+        self._spelled = spelled or {}
         self.node_references: list[tuple[str, str]] = []
         """(place, node id) of every ``$NODE.<id>`` that was compiled."""
         self.callback_references: list[tuple[str, str | None]] = []
@@ -113,7 +119,7 @@ class Preparation:
 
     def silent(self) -> Preparation:
         """Another preparation of the same place whose findings are dropped: for compiling what was checked before."""
-        return Preparation(self._place, [], [])
+        return Preparation(self._place, [], [], self._spelled)
 
     def problem(self, field: str, reason: str) -> None:
         """Refuse the flow: ``field`` is wrong for ``reason``."""
@@ -124,7 +130,11 @@ class Preparation:
         self._warnings.append(Problem(self._at(field), reason))
 
     def _at(self, field: str) -> str:
-        return f"{self._place}.{field}" if field else self._place
+        if not field:
+            return self._place
+        name = _FIELD.match(field)
+        spelt = self._spelled.get(name[0]) if name is not None else None
+        return f"{self._place}.{field if name is None or spelt is None else spelt + field[name.end() :]}"
 
 
 class BaseNode(Part):

@@ -6,6 +6,8 @@ import math
 import re
 from fractions import Fraction
 
+from plaita.flow.nearest import shown
+
 LONGEST_MS = 100 * 366 * 86_400_000
 """A hundred years: what is longer is a slip of the pen, and would overflow timers below us."""
 
@@ -52,12 +54,12 @@ def _parsed(value: object, number_ms: int, forms: str) -> int | None:
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise DurationError(f"a {type(value).__name__} is no duration; write {forms}")
+        raise DurationError(f"{shown(value)} is no duration; write {forms}")
     exact = _from_text(value, number_ms, forms) if isinstance(value, str) else _from_number(value, forms) * number_ms
     if exact < 0:
-        raise DurationError(f"a duration cannot be negative; write {forms}")
+        raise DurationError(f"{shown(value)}: a duration cannot be negative; write {forms}")
     if exact > LONGEST_MS:
-        raise DurationError(f"longer than a hundred years; write {forms}")
+        raise DurationError(f"{shown(value)} is longer than a hundred years; write {forms}")
     return math.ceil(exact) or None
 
 
@@ -74,8 +76,7 @@ def _from_text(text: str, number_ms: int, forms: str) -> Fraction:
     parts = {} if match is None else {unit: match[unit] for unit in _UNIT_MS if match[unit] is not None}
     bare_time_mark = match is not None and match["time"] == "T"
     if not parts or bare_time_mark or _fraction_before_last(list(parts.values())):
-        shown = text if len(text) <= 60 else text[:60] + "…"
-        reason = f"{shown!r} is no duration"
+        reason = f"{shown(text)} is no duration"
         if _CALENDAR.match(text):
             reason += ": years and months have no fixed length"
         raise DurationError(f"{reason}; write {forms}")

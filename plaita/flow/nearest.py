@@ -13,8 +13,14 @@ _MAX_LISTED = 12
 
 def shown(value: object, limit: int = 60) -> str:
     """``value`` for a message: its JSON-like repr, cut to ``limit`` characters."""
-    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else f"a {type_name(value)}"
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else a_type(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def a_type(value: object) -> str:
+    """``a list``, ``an object``."""
+    name = type_name(value)
+    return f"an {name}" if name[:1] in "aeiou" else f"a {name}"
 
 
 def type_name(value: object) -> str:

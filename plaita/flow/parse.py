@@ -20,10 +20,10 @@ from plaita.flow.definition import FlowDefinition, NodePlan
 from plaita.flow.durations import parse_timeout
 from plaita.flow.explain import explained, joined
 from plaita.flow.failure import described
-from plaita.flow.fields import Part, legal_id, respell, unknown_fields
+from plaita.flow.fields import Part, legal_id, respell, spellings, unknown_fields
 from plaita.flow.graph import NoStart, Vertex, canonical_id, find_start, reachable, vertex
 from plaita.flow.limits import DEFAULT_LIMITS, Limits
-from plaita.flow.nearest import Nearest, shown, type_name
+from plaita.flow.nearest import Nearest, a_type, shown
 from plaita.flow.outcome import StepStopped
 from plaita.flow.outline import flow_hash
 from plaita.flow.places import texts, worded
@@ -192,7 +192,7 @@ def _raw_nodes(raw: dict[str, Any], reader: _Reader) -> list[Any]:
         raise refused("nodes", what)
     nodes = raw["nodes"]
     if not isinstance(nodes, list):
-        raise refused("nodes", f"a list of nodes is wanted, this is a {type_name(nodes)}")
+        raise refused("nodes", f"a list of nodes is wanted, this is {a_type(nodes)}")
     if len(nodes) > reader.limits.nodes:
         raise refused("nodes", f"{len(nodes)} nodes; the limit is {reader.limits.nodes}")
     return nodes
@@ -208,7 +208,7 @@ def _read_nodes(raw_nodes: list[Any], reader: _Reader) -> tuple[dict[str, BaseNo
     for index, raw in enumerate(raw_nodes):
         place = f"nodes[{index}]"
         if not isinstance(raw, dict):
-            reader.problem(place, f"a node is an object, this is a {type_name(raw)}: {shown(raw)}")
+            reader.problem(place, f"a node is an object, this is {a_type(raw)}: {shown(raw)}")
             continue
         raw_id = raw.get("id")
         if isinstance(raw_id, str) and raw_id:
@@ -238,7 +238,8 @@ def _read_node(raw: dict[str, Any], place: str, reader: _Reader) -> BaseNode | N
     node = _without_faults(cls, fields, validated) if isinstance(validated, frozenset) else validated
     if node is None:
         return None
-    preparation = Preparation(place, reader.problems, reader.warnings)
+    spelled = {name: key for key, name in spellings(cls).items() if key in raw and name not in raw}
+    preparation = Preparation(place, reader.problems, reader.warnings, spelled)
     try:
         node.prepare(preparation)
     except (KeyboardInterrupt, StepStopped):
@@ -269,7 +270,7 @@ def _node_class(raw: dict[str, Any], place: str, reader: _Reader) -> type[BaseNo
         reader.problem(f"{place}.type", "required field is missing")
         return None
     if not isinstance(node_type, str):
-        reader.problem(f"{place}.type", f"text is wanted, this is a {type_name(node_type)}: {shown(node_type)}")
+        reader.problem(f"{place}.type", f"text is wanted, this is {a_type(node_type)}: {shown(node_type)}")
         return None
     cls = reader.registry.get(node_type)
     if cls is not None:

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from plaita import jsontext
 from plaita.flow.fields import Part, respell
-from plaita.flow.nearest import Nearest, shown, type_name
+from plaita.flow.nearest import Nearest, a_type, shown, type_name
 
 _SYNONYMS = {"map": "object", "decimal": "number", "boolean": "bool"}
 TYPES = ("any", "array", "object", "string", "integer", "float", "bool", "number")
@@ -128,7 +128,7 @@ class Property(Part):
 
 def _as_mapping(child: Any) -> Mapping[str, Any]:
     if not isinstance(child, Mapping):
-        raise ValueError(f"a property is declared by an object, not by a {type_name(child)}")
+        raise ValueError(f"a property is declared by an object, not by {a_type(child)}")
     return child
 
 

@@ -11,7 +11,7 @@ from plaita import jsontext
 from plaita.errors import FlowDefinitionError, Problem
 from plaita.flow import yamltext
 from plaita.flow.limits import Limits
-from plaita.flow.nearest import shown, type_name
+from plaita.flow.nearest import a_type, shown
 from plaita.flow.places import deeper_than, worded
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -24,7 +24,7 @@ def read_definition(definition: bytes | str | dict[str, Any], limits: Limits) ->
     else:
         value = _copied(definition)
     if not isinstance(value, dict):
-        raise refused("", f"a flow is an object with a list of nodes; this is a {type_name(value)}: {shown(value)}")
+        raise refused("", f"a flow is an object with a list of nodes; this is {a_type(value)}: {shown(value)}")
     too_deep = deeper_than(value, limits.depth)
     if too_deep is not None:
         raise refused(worded(too_deep), f"nested deeper than {limits.depth} levels, the limit of a definition")

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from plaita import ids, jsontext
 from plaita.errors import NodeOutputError, ResumeError
-from plaita.flow.expressions import Scope, is_expression
+from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import shown
 from plaita.flow.waiting import Service, Subscription
@@ -72,13 +72,7 @@ class ApprovalNode(EventNode):
             "escalation_timeout_hours": _hours,
             "form_fields": _fields,
         }
-        for name, check in checks.items():
-            raw = getattr(self, name)
-            if not _has_expression(raw):  # what depends on the input is judged when the node runs
-                try:
-                    check(raw)
-                except NodeOutputError as error:
-                    preparation.problem(name, str(error))
+        self._judge_written(preparation, checks)
         if self.require_comments and not self.allow_comments:
             preparation.problem("require_comments", "comments are required and not allowed (allow_comments)")
 
@@ -149,14 +143,6 @@ class ApprovalNode(EventNode):
         if self._evaluated(self.approval_title, scope) is None:
             return (f"approval_title {shown(self.approval_title)} gives nothing: it is shown as it is written",)
         return ()
-
-
-def _has_expression(raw: Any) -> bool:
-    if isinstance(raw, dict):
-        return any(_has_expression(item) for item in raw.values())
-    if isinstance(raw, list):
-        return any(_has_expression(item) for item in raw)
-    return is_expression(raw)
 
 
 def _text(field: str, value: Any) -> str:

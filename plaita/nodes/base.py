@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, StrictInt, field_validator
 
-from plaita.errors import ResumeError
+from plaita.errors import NodeOutputError, ResumeError
 from plaita.flow import expressions
 from plaita.flow.durations import parse_seconds, parse_timeout
 from plaita.flow.expressions import Scope, is_expression
@@ -103,6 +103,24 @@ class EventNode(Node):
         """Compile the expressions of the wait, besides those of every node."""
         super().prepare(preparation)
         self._compile(preparation, ("event_type", "event_filter", "correlation_id"))
+        checks: dict[str, Callable[[Any], object]] = {
+            "event_type": lambda raw: raw is None or event_type_of(raw),
+            "event_filter": filter_of,
+            "correlation_id": lambda raw: raw is None or correlation_of(raw, field="correlation_id"),
+        }
+        self._judge_written(preparation, checks)
+
+    def _judge_written(self, preparation: Preparation, checks: Mapping[str, Callable[[Any], object]]) -> None:
+        """Refuse now what a check raises NodeOutputError for, of those fields that hold no expression: what depends on
+        the input is judged by the same check when the node runs."""
+        for name, check in checks.items():
+            raw = getattr(self, name)
+            if _has_expression(raw):
+                continue
+            try:
+                check(raw)
+            except NodeOutputError as error:
+                preparation.problem(name, str(error))
 
     def execute(self, execution: Execution) -> Any:
         """Begin the wait; the pending result.
@@ -173,6 +191,14 @@ class EventNode(Node):
     def _evaluated(self, raw: Any, scope: Scope) -> Any:
         compiled = self._compiled_of(raw)
         return expressions.evaluate(raw, scope) if compiled is None else compiled.evaluate(scope)
+
+
+def _has_expression(raw: Any) -> bool:
+    if isinstance(raw, dict):
+        return any(_has_expression(item) for item in raw.values())
+    if isinstance(raw, list):
+        return any(_has_expression(item) for item in raw)
+    return is_expression(raw)
 
 
 _EVENT_FORM = frozenset(("event_id", "event_type", "event_data"))

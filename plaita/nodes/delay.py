@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from plaita.errors import NodeOutputError
 from plaita.flow.durations import LONGEST_MS, parse_seconds, parse_timeout
-from plaita.flow.expressions import Scope, is_expression
+from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
 from plaita.flow.nearest import Nearest, shown
 from plaita.flow.waiting import Subscription, earlier
@@ -45,7 +45,7 @@ class DelayNode(EventNode):
         unit = value.lower()
         unit = unit if unit.endswith("s") else unit + "s"
         if unit not in UNITS:
-            raise ValueError(f"unknown unit {shown(value)}{Nearest(UNITS).hint(value)}; there are {', '.join(UNITS)}")
+            raise ValueError(f"unknown unit {shown(value)}{Nearest(UNITS).hint(value)}")
         return unit
 
     def prepare(self, preparation: Preparation) -> None:
@@ -55,11 +55,8 @@ class DelayNode(EventNode):
         self._compiled[id(raw)] = (raw, preparation.value(raw, "delay_seconds"))
         if raw is None:
             preparation.problem("delay_seconds", "how long to wait is missing: a number or an expression")
-        elif not is_expression(raw):
-            try:
-                self._ms(raw)
-            except NodeOutputError as error:
-                preparation.problem("delay_seconds", str(error))
+        else:
+            self._judge_written(preparation, {"delay_seconds": self._ms})
 
     def execute(self, execution: Execution) -> Any:
         """Begin the wait."""

@@ -3,7 +3,9 @@ the call is ``services.callbacks``; the node says what is asked of it."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -14,12 +16,13 @@ from plaita.errors import NodeOutputError, ResumeError
 from plaita.flow.durations import LONGEST_MS
 from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
-from plaita.flow.nearest import shown, type_name
+from plaita.flow.nearest import a_type, shown
 from plaita.flow.waiting import Service, Subscription, earlier
 from plaita.nodes.base import EventNode, completed, with_service
 from plaita.nodes.execution import Execution, copied
 
 MASKED = "***"
+_METHODS = ("POST", "GET", "PUT", "DELETE")
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]{1,200}){1,20}")
 _EVALUATED = (
     "callback_timeout_minutes",
@@ -58,7 +61,7 @@ class HttpCallbackNode(EventNode):
     @field_validator("callback_method", mode="before")
     @classmethod
     def _upper(cls, value: Any) -> Any:
-        return value.upper() if isinstance(value, str) else value
+        return value.upper() if isinstance(value, str) and value.upper() in _METHODS else value
 
     @field_validator("callback_path")
     @classmethod
@@ -71,6 +74,13 @@ class HttpCallbackNode(EventNode):
         """Compile what may be an expression."""
         super().prepare(preparation)
         self._compile(preparation, _EVALUATED)
+        checks: dict[str, Callable[[Any], object]] = {
+            "callback_timeout_minutes": _minutes,
+            "auth_token": lambda raw: raw is None or self._judged_token(raw),
+            "validate_headers": lambda raw: _object("validate_headers", raw),
+            "validate_params": lambda raw: _object("validate_params", raw),
+        }
+        self._judge_written(preparation, checks)
         if self.require_auth and self.auth_type != "token" and self.auth_token is None:
             preparation.problem("auth_token", f"auth_type {self.auth_type!r} needs it")
 
@@ -95,7 +105,7 @@ class HttpCallbackNode(EventNode):
             callback_config={
                 "path": url[len(key.base) :],
                 "method": self.callback_method,
-                "timeout_minutes": self._minutes(scope),
+                "timeout_minutes": _minutes(self._evaluated(self.callback_timeout_minutes, scope)),
                 "full_url": url,
             },
             auth_config={
@@ -104,8 +114,8 @@ class HttpCallbackNode(EventNode):
                 "token": MASKED if self._auth_token(scope) else None,
             },
             validation_config={
-                "headers": self._object("validate_headers", scope),
-                "params": self._object("validate_params", scope),
+                "headers": _object("validate_headers", self._evaluated(self.validate_headers, scope)),
+                "params": _object("validate_params", self._evaluated(self.validate_params, scope)),
             },
             response_config={
                 "success": self._evaluated(self.success_response, scope),
@@ -128,27 +138,33 @@ class HttpCallbackNode(EventNode):
         minutes = config["callback_config"]["timeout_minutes"]
         return replace(
             wanted,
-            timeout_ms=earlier(int(minutes * 60_000) or None, wanted.timeout_ms),
+            timeout_ms=earlier(math.ceil(minutes * 60_000) or None, wanted.timeout_ms),
             service=Service(self.node_type, config["task_id"], config),
         )
 
-    def _minutes(self, scope: Scope) -> float:
-        value = self._evaluated(self.callback_timeout_minutes, scope)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_MS / 60_000:
-            raise NodeOutputError(f"callback_timeout_minutes gives {shown(value)}: a number of minutes is wanted")
-        return value
-
-    def _object(self, field: str, scope: Scope) -> dict[str, Any]:
-        value = self._evaluated(getattr(self, field), scope)
-        if value is not None and not isinstance(value, dict):
-            raise NodeOutputError(f"{field} gives {shown(value)}: an object of names and values is wanted")
-        return value or {}
-
     def _auth_token(self, scope: Scope) -> str | None:
+        return self._judged_token(self._evaluated(self.auth_token, scope))
+
+    def _judged_token(self, value: Any) -> str | None:
         """What it is stands in no message: it is a secret, or meant to be one."""
-        value = self._evaluated(self.auth_token, scope)
         if value is not None and not isinstance(value, str):
-            raise NodeOutputError(f"auth_token gives {type_name(value)}; a text is wanted")
+            raise NodeOutputError(f"auth_token gives {a_type(value)}; a text is wanted")
         if self.require_auth and not value and (self.auth_type != "token" or self.auth_token is not None):
             raise NodeOutputError("auth_token gives no text: it would let everybody in")
+        if self.require_auth and self.auth_type == "basic" and ":" not in (value or ":"):
+            raise NodeOutputError("auth_token gives a text without a colon; for basic user:password is wanted")
         return value or None
+
+
+def _minutes(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_MS / 60_000:
+        raise NodeOutputError(
+            f"callback_timeout_minutes gives {shown(value)}: a number of minutes is wanted, 0 for no limit"
+        )
+    return value
+
+
+def _object(field: str, value: Any) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise NodeOutputError(f"{field} gives {shown(value)}: an object of names and values is wanted")
+    return value or {}

@@ -3,6 +3,8 @@ it is the service ``redis_queue``; the node says which queue it is, and what a m
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +14,7 @@ from plaita.errors import NodeOutputError, ResumeError
 from plaita.flow.durations import LONGEST_MS
 from plaita.flow.expressions import Scope
 from plaita.flow.model import Preparation
-from plaita.flow.nearest import shown, type_name
+from plaita.flow.nearest import a_type, shown
 from plaita.flow.waiting import Service, Subscription, earlier
 from plaita.nodes.base import EventNode, completed, with_service
 from plaita.nodes.execution import Execution, copied
@@ -20,15 +22,6 @@ from plaita.nodes.execution import Execution, copied
 MASKED = "***"
 MOST_MESSAGES = 1000
 MOST_CHARACTERS = 1024
-_EVALUATED = (
-    "redis_host",
-    "redis_port",
-    "redis_db",
-    "redis_password",
-    "queue_name",
-    "timeout_seconds",
-    "batch_size",
-)
 
 
 class RedisQueueNode(EventNode):
@@ -56,13 +49,10 @@ class RedisQueueNode(EventNode):
     message_format: Literal["json", "text", "raw"] = "json"
 
     def prepare(self, preparation: Preparation) -> None:
-        """Compile what may be an expression; plain numbers are judged at once."""
+        """Compile what may be an expression, and judge at once what is none."""
         super().prepare(preparation)
-        self._compile(preparation, _EVALUATED)
-        for name, low, high in (("redis_port", 1, 65535), ("redis_db", 0, 1_000_000), ("batch_size", 1, MOST_MESSAGES)):
-            raw = getattr(self, name)
-            if not isinstance(raw, str) and not _is_whole(raw, low, high):
-                preparation.problem(name, f"{shown(raw)} is no whole number from {low} to {high}")
+        self._compile(preparation, tuple(_CHECKS))
+        self._judge_written(preparation, _CHECKS)
 
     def execute(self, execution: Execution) -> Any:
         """Begin the wait."""
@@ -75,19 +65,19 @@ class RedisQueueNode(EventNode):
             execution,
             task_id=f"redis_queue_{execution.node_id}_{execution.idempotency_key[:12]}",
             redis_config={
-                "host": self._text("redis_host", scope),
-                "port": self._whole("redis_port", scope, 1, 65535),
-                "db": self._whole("redis_db", scope, 0, 1_000_000),
-                "password": MASKED if self._password(scope) else None,
+                "host": self._judged("redis_host", scope),
+                "port": self._judged("redis_port", scope),
+                "db": self._judged("redis_db", scope),
+                "password": MASKED if self._judged("redis_password", scope) else None,
             },
             queue_config={
-                "name": self._text("queue_name", scope),
+                "name": self._judged("queue_name", scope),
                 "type": self.queue_type,
                 "message_format": self.message_format,
             },
             listen_config={
-                "timeout_seconds": self._seconds(scope),
-                "batch_size": self._whole("batch_size", scope, 1, MOST_MESSAGES),
+                "timeout_seconds": self._judged("timeout_seconds", scope),
+                "batch_size": self._judged("batch_size", scope),
             },
         )
 
@@ -103,42 +93,59 @@ class RedisQueueNode(EventNode):
     def _subscription(self, pending: Any, scope: Scope) -> Subscription:
         wanted = super()._subscription(pending, scope)
         config = copied(pending["service_config"])
-        config["redis_config"]["password"] = self._password(scope)
+        config["redis_config"]["password"] = self._judged("redis_password", scope)
         seconds = config["listen_config"]["timeout_seconds"]
         return replace(
             wanted,
-            timeout_ms=earlier(int(seconds * 1000) or None, wanted.timeout_ms),
+            timeout_ms=earlier(math.ceil(seconds * 1000) or None, wanted.timeout_ms),
             service=Service(self.node_type, config.pop("task_id"), config),
         )
 
-    def _text(self, field: str, scope: Scope) -> str:
-        value = self._evaluated(getattr(self, field), scope)
+    def _judged(self, field: str, scope: Scope) -> Any:
+        return _CHECKS[field](self._evaluated(getattr(self, field), scope))
+
+
+def _text(field: str) -> Callable[[Any], str]:
+    def judged(value: Any) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= MOST_CHARACTERS:
             raise NodeOutputError(f"{field} gives {shown(value)}: 1 to {MOST_CHARACTERS} characters are wanted")
         return value
 
-    def _whole(self, field: str, scope: Scope, low: int, high: int) -> int:
-        value = self._evaluated(getattr(self, field), scope)
+    return judged
+
+
+def _whole(field: str, low: int, high: int) -> Callable[[Any], int]:
+    def judged(value: Any) -> int:
+        number = value
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
-            value = int(value)
-        if not _is_whole(value, low, high):
+            number = int(value)
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
             raise NodeOutputError(f"{field} gives {shown(value)}: a whole number from {low} to {high} is wanted")
-        return int(value)
+        return number
 
-    def _seconds(self, scope: Scope) -> float:
-        value = self._evaluated(self.timeout_seconds, scope)
-        value = 0 if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_MS / 1000:
-            raise NodeOutputError(f"timeout_seconds gives {shown(value)}: a number of seconds, or 0, is wanted")
-        return value
-
-    def _password(self, scope: Scope) -> str | None:
-        """What it is stands in no message: it is a secret, or meant to be one."""
-        value = self._evaluated(self.redis_password, scope)
-        if value is not None and not isinstance(value, str):
-            raise NodeOutputError(f"redis_password gives {type_name(value)}; a text is wanted")
-        return value or None
+    return judged
 
 
-def _is_whole(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+def _seconds(value: Any) -> float:
+    value = 0 if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_MS / 1000:
+        raise NodeOutputError(f"timeout_seconds gives {shown(value)}: a number of seconds is wanted, 0 for no limit")
+    return value
+
+
+def _password(value: Any) -> str | None:
+    """What it is stands in no message: it is a secret, or meant to be one."""
+    if value is not None and not isinstance(value, str):
+        raise NodeOutputError(f"redis_password gives {a_type(value)}; a text is wanted")
+    return value or None
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "redis_host": _text("redis_host"),
+    "redis_port": _whole("redis_port", 1, 65535),
+    "redis_db": _whole("redis_db", 0, 1_000_000),
+    "redis_password": _password,
+    "queue_name": _text("queue_name"),
+    "timeout_seconds": _seconds,
+    "batch_size": _whole("batch_size", 1, MOST_MESSAGES),
+}

@@ -156,7 +156,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"approvers": ""}, "approvers", "none of them empty"),
     ({"approvers": ["ann", ""]}, "approvers", "none of them empty"),
     ({"approvers": ["ann", 5]}, "approvers", "a list of names is wanted"),
-    ({"approvers": {"ann": 1}}, "approvers", "gives a object"),
+    ({"approvers": {"ann": 1}}, "approvers", "gives an object"),
     ({"approvers": GIVEN["many"]}, "approvers", "gives 1001 names"),
     ({"approvers": ["x" * 201]}, "approvers", "has 201 characters; at most 200"),
     ({"approval_title": ""}, "approval_title", "a text that is not empty"),
@@ -216,7 +216,7 @@ def test_what_must_be_said(parse: Callable[..., Any], missing: str) -> None:
         ({"escalation_timeout_hours": "$INPUT.minus"}, "escalation_timeout_hours gives -1"),
         ({"escalation_timeout_hours": "$INPUT.flag"}, "escalation_timeout_hours gives True"),
         ({"auto_escalation": True, "escalation_approvers": "$INPUT.none"}, "escalation_approvers gives None"),
-        ({"form_fields": "$INPUT.bad_fields"}, "form_fields[0]: a object is no object with a name"),
+        ({"form_fields": "$INPUT.bad_fields"}, "form_fields[0]: an object is no object with a name"),
         ({"approval_content": "$INPUT.big"}, f"the limit is {MAX_CONFIG_BYTES}"),
     ],
 )

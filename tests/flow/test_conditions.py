@@ -143,7 +143,7 @@ def test_an_incomplete_condition_is_refused(missing: str) -> None:
         (comparison(1, "GT", 1), ".operator", "did you mean 'gt'?"),
         (comparison(1, "matches", 1), ".operator", "no operator 'matches'"),
         (comparison(1, None, 1), ".operator", "no operator None"),
-        (comparison(1, {"a": 1}, 1), ".operator", "no operator a object"),
+        (comparison(1, {"a": 1}, 1), ".operator", "no operator an object"),
         (comparison("$X", "eq", 1), ".field", "no root $X"),
         (comparison(1, "eq", ["$F.no()"]), ".value[0]", "no function $F.no"),
         (comparison("$LOOP-ITEM", "eq", 1), ".field", "only in the condition of a loop"),

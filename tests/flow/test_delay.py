@@ -100,7 +100,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"delay_seconds": None}, "delay_seconds", "is missing"),
     ({"delay_seconds": True}, "delay_seconds", "a number is wanted"),
     ({"delay_seconds": [5]}, "delay_seconds", "gives a list"),
-    ({"delay_seconds": {"n": 5}}, "delay_seconds", "gives a object"),
+    ({"delay_seconds": {"n": 5}}, "delay_seconds", "gives an object"),
     ({"delay_seconds": "soon"}, "delay_seconds", "'soon': a number is wanted"),
     ({"delay_seconds": ""}, "delay_seconds", "'': a number is wanted"),
     ({"delay_seconds": " 5"}, "delay_seconds", "a number is wanted"),

@@ -617,6 +617,7 @@ class BadRepr:
         (lambda: {"a": [object()]}, "$.a[0]: a object is no JSON value"),
         (lambda: float("nan"), "$: nan is no JSON number"),
         (lambda: {"a": float("inf")}, "$.a: inf is no JSON number"),
+        (lambda: json.loads("[" * 300 + "]" * 300), "$[0][0][0][0][0][0][0][0][0][0]…: nested deeper than 256 levels"),
         (lambda: "\ud800", "$: the text holds a lone surrogate"),
         (lambda: {1: 2}, "$: the key 1 is a int"),
         (lambda: {BadRepr(): 2}, "whose repr raises RuntimeError"),

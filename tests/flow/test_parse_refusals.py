@@ -43,7 +43,7 @@ ONE_FAULT: list[tuple[str, Any, str]] = [
     # -- flow fields
     ("no nodes", {}, "nodes: required field is missing"),
     ("a bare node", {"type": "mock", "id": "x"}, "nodes: required field is missing; this looks like a single node"),
-    ("nodes of a wrong type", {"nodes": {}}, "nodes: a list of nodes is wanted, this is a object"),
+    ("nodes of a wrong type", {"nodes": {}}, "nodes: a list of nodes is wanted, this is an object"),
     ("no node at all", flow(), "nodes: the flow has no nodes, so nothing to start with"),
     ("flow timeout", flow(START, END, timeout="5 s"), "timeout: '5 s' is no duration"),
     ("flow timeout of a wrong type", flow(START, END, timeout=[1]), "timeout: a list is no duration"),
@@ -84,8 +84,12 @@ ONE_FAULT: list[tuple[str, Any, str]] = [
     ("next to nowhere", between({"type": "mock", "next": "ende"}), "nodes[1].next: no node has the id 'ende'"),
     ("next of a wrong type", between({"type": "mock", "next": 3}), "nodes[1].next: text is wanted, not number 3"),
     ("node timeout", between({"type": "mock", "timeout": "5x"}), "nodes[1].timeout: '5x' is no duration"),
-    ("negative timeout", between({"type": "mock", "timeout": -1}), "nodes[1].timeout: a duration cannot be negative"),
-    ("boolean timeout", between({"type": "mock", "timeout": True}), "nodes[1].timeout: a bool is no duration"),
+    (
+        "negative timeout",
+        between({"type": "mock", "timeout": -1}),
+        "nodes[1].timeout: -1: a duration cannot be negative",
+    ),
+    ("boolean timeout", between({"type": "mock", "timeout": True}), "nodes[1].timeout: True is no duration"),
     (
         "strategy",
         between({"type": "mock", "errorHandler": {"strategy": "contine"}}),
@@ -612,8 +616,14 @@ EVENT_FAULTS: list[tuple[dict[str, Any], list[str]]] = [
             "or a number of seconds (1800)"
         ],
     ),
-    ({"event_type": "t", "subscription_timeout": -1}, ["subscription_timeout: a duration cannot be negative; write "]),
-    ({"event_type": "t", "subscription_timeout": True}, ["subscription_timeout: a bool is no duration; write "]),
+    ({"event_type": "x" * 1025}, ["event_type: event_type has 1025 characters; the limit is 1024"]),
+    ({"eventType": "t", "correlationId": "x" * 1025}, ["correlationId: correlation_id has 1025 characters; the"]),
+    ({"event_type": "t", "eventFilter": {"a": "x" * 65536}}, ["eventFilter: event_filter has 65544 bytes of JSON"]),
+    (
+        {"event_type": "t", "subscription_timeout": -1},
+        ["subscription_timeout: -1: a duration cannot be "],
+    ),
+    ({"event_type": "t", "subscription_timeout": True}, ["subscription_timeout: True is no duration; write "]),
     ({"event_type": "t", "subscription_timeout": "P1M"}, ["subscription_timeout: 'P1M' is no duration: years and "]),
     ({"event_type": "t", "timeout": "x"}, ["timeout: 'x' is no duration; write "]),
     (

@@ -317,6 +317,7 @@ def test_a_wait_met_again_begins_anew(parse: Parse) -> None:
 # -- what is waited for ---------------------------------------------------------------------------------------
 
 FLOW_INPUT = {"topic": "order.paid", "id": 17, "who": {"name": "ann"}, "none": None, "empty": "", "flag": True}
+FLOW_INPUT |= {"long": "x" * (MAX_NAME_LENGTH + 1), "vast": "x" * MAX_FILTER_BYTES}
 PLAIN = {"event_type": "t", "event_filter": None, "correlation_id": None, "timeout_ms": None}
 
 SUBSCRIPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -367,9 +368,9 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"correlation_id": "$INPUT.flag"}, "NodeOutputError", "correlationId gives boolean"),
     ({"correlation_id": "$INPUT.who"}, "NodeOutputError", "correlationId gives object"),
     ({"correlation_id": "$INPUT.empty"}, "NodeOutputError", "correlationId gives ''"),
-    ({"correlation_id": "x" * (MAX_NAME_LENGTH + 1)}, "NodeOutputError", f"the limit is {MAX_NAME_LENGTH}"),
-    ({"event_type": "x" * (MAX_NAME_LENGTH + 1)}, "NodeOutputError", f"the limit is {MAX_NAME_LENGTH}"),
-    ({"event_filter": {"a": "x" * MAX_FILTER_BYTES}}, "NodeOutputError", f"the limit is {MAX_FILTER_BYTES}"),
+    ({"correlation_id": "$INPUT.long"}, "NodeOutputError", f"the limit is {MAX_NAME_LENGTH}"),
+    ({"event_type": "$INPUT.long"}, "NodeOutputError", f"the limit is {MAX_NAME_LENGTH}"),
+    ({"event_filter": {"a": "$INPUT.vast"}}, "NodeOutputError", f"the limit is {MAX_FILTER_BYTES}"),
     ({"event_filter": {"a": "$F.div($INPUT.id, 0)"}}, "ExpressionError", "div"),
     ({"event_type": "$F.div($INPUT.id, 0)"}, "ExpressionError", "div"),
 ]

@@ -16,7 +16,7 @@ from plaita.nodes.base import enter
 from plaita.nodes.execution import Execution
 from plaita.nodes.registry import NodeRegistry
 
-SECRET = "S3cr3t-marker"
+SECRET = "user:S3cr3t-marker"
 KEY = execution_key("the platform's secret", "plaita", "default", "x1")
 
 
@@ -27,7 +27,7 @@ def step(registry: NodeRegistry, action: Any = "execute", event: Any = None, key
         {"type": "end", "id": "e"},
     ]
     flow = parse_flow({"flow_id": "f", "nodes": nodes}, registry)
-    context = Context(execution_id="x1", flow_id="f", input={"secret": SECRET})
+    context = Context(execution_id="x1", flow_id="f", input={"secret": SECRET, "minus": -1, "list": [1], "plain": "x"})
     made = CallbackKey(KEY, "https://h/p") if key == "" else key
 
     def run(action: Any, event: Any) -> Any:
@@ -84,10 +84,11 @@ def test_without_the_platforms_secret_it_fails_with_the_reason(registry: NodeReg
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"callbackTimeoutMinutes": -1}, "callback_timeout_minutes gives -1"),
-        ({"validateHeaders": [1]}, "validate_headers gives"),
+        ({"callbackTimeoutMinutes": "$INPUT.minus"}, "callback_timeout_minutes gives -1"),
+        ({"validateHeaders": "$INPUT.list"}, "validate_headers gives a list"),
         ({"authToken": "$INPUT.none"}, "auth_token gives no text"),
-        ({"authToken": {"a": SECRET}}, "auth_token gives"),
+        ({"authToken": {"a": "$INPUT.secret"}}, "auth_token gives an object"),
+        ({"authToken": "$INPUT.plain", "authType": "basic"}, "user:password is wanted"),
     ],
 )
 def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], expected: str) -> None:
@@ -98,11 +99,34 @@ def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], e
 
 
 @pytest.mark.parametrize(
-    "fields", [{"callbackPath": "x"}, {"callbackPath": "/a/../%"}, {"callbackMethod": "HEAD"}, {"authType": "basic"}]
+    ("fields", "expected"),
+    [
+        ({"callbackPath": "x"}, "callbackPath: 'x' is no path"),
+        ({"callbackPath": "/a/../%"}, "callbackPath: '/a/../%' is no path"),
+        ({"callbackMethod": "head"}, "callbackMethod: 'POST', 'GET', 'PUT' or 'DELETE' is wanted, not 'head'"),
+        ({"authType": "basic"}, "auth_token: auth_type 'basic' needs it"),
+        ({"authType": "basic", "authToken": SECRET.replace(":", "")}, "authToken: auth_token gives a text without a"),
+        ({"authToken": ""}, "authToken: auth_token gives no text"),
+        ({"authToken": [SECRET]}, "authToken: auth_token gives a list; a text is wanted"),
+        ({"callbackTimeoutMinutes": -1}, "callbackTimeoutMinutes: callback_timeout_minutes gives -1: a number of"),
+        ({"callback_timeout_minutes": "60"}, "callback_timeout_minutes gives '60': a number of minutes is wanted"),
+        ({"callbackTimeoutMinutes": None}, "callback_timeout_minutes gives None: a number of minutes is wanted"),
+        ({"validateHeaders": ["X-A"]}, "validateHeaders: validate_headers gives a list: an object of names and"),
+        ({"validateParams": "x"}, "validateParams: validate_params gives 'x': an object of names and values"),
+    ],
 )
-def test_rule_3_bad_fields_are_refused_when_read(registry: NodeRegistry, fields: dict[str, Any]) -> None:
-    with pytest.raises(FlowDefinitionError):
+def test_rule_3_bad_fields_are_refused_when_read(registry: NodeRegistry, fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(FlowDefinitionError) as caught:
         step(registry, **fields)
+    [problem] = caught.value.problems
+    assert f"{problem.place}: {problem.reason}".startswith("nodes[1].")
+    assert expected in f"{problem.place}: {problem.reason}"
+    assert SECRET not in str(problem)
+
+
+def test_a_limit_of_less_than_a_millisecond_is_one(registry: NodeRegistry) -> None:
+    assert step(registry, callbackTimeoutMinutes=0.000001).subscription["timeout_ms"] == 1
+    assert step(registry, callbackTimeoutMinutes=0).subscription["timeout_ms"] is None
 
 
 def test_a_call_completes_it_and_other_events_are_none(registry: NodeRegistry) -> None:

@@ -253,7 +253,7 @@ def test_fields_named_as_expressions_are_checked_when_parsed(registry: NodeRegis
             return execution.evaluate(self.prompt_text)
 
     assert step(registry, {"type": "prompt", "promptText": "{% $INPUT.a %}!"}, flow_input={"a": 1}).result == "1!"
-    with pytest.raises(Exception, match="prompt_text"):
+    with pytest.raises(Exception, match="promptText"):
         step(registry, {"type": "prompt", "promptText": "$F.nothing()"})
 
 

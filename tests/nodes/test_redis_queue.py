@@ -19,6 +19,7 @@ from plaita.policy.bridges import Asked, Queue, Target
 from plaita.runtime_config.redis_url import mask_url, read_redis_url
 
 SECRET = "S3cr3t-marker"
+GIVEN = {"seven": 7, "minus": -1, "secret": SECRET}
 ASKED = Asked("default", "x1", "f", "w")
 
 
@@ -30,7 +31,7 @@ class World:
             {"type": "end", "id": "e"},
         ]
         self.flow = parse_flow({"flow_id": "f", "nodes": nodes}, registry)
-        self.context = Context(execution_id="x1", flow_id="f", input=flow_input or {})
+        self.context = Context(execution_id="x1", flow_id="f", input={**GIVEN, **(flow_input or {})})
 
     def step(self, action: Any = "execute", event: Any = None) -> Any:
         return run_step(
@@ -83,13 +84,13 @@ def test_the_defaults(registry: NodeRegistry) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"queueName": 7}, "queue_name gives 7"),
+        ({"queueName": "$INPUT.seven"}, "queue_name gives 7"),
         ({"queueName": "$INPUT.none"}, "queue_name gives None"),
         ({"queueName": "q", "redisPort": "$INPUT.none"}, "redis_port gives None"),
-        ({"queueName": "q", "redisPort": "99999"}, "a whole number from 1 to 65535"),
+        ({"queueName": "q", "redisPort": "{% $INPUT.seven %}9999"}, "a whole number from 1 to 65535"),
         ({"queueName": "q", "batchSize": "$INPUT.none"}, "batch_size gives None"),
-        ({"queueName": "q", "timeoutSeconds": -1}, "timeout_seconds gives -1"),
-        ({"queueName": "q", "redisPassword": [SECRET]}, "redis_password gives"),
+        ({"queueName": "q", "timeoutSeconds": "$INPUT.minus"}, "timeout_seconds gives -1"),
+        ({"queueName": "q", "redisPassword": ["$INPUT.secret"]}, "redis_password gives"),
     ],
 )
 def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], expected: str) -> None:
@@ -99,10 +100,39 @@ def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], e
     assert SECRET not in str(outcome)
 
 
-@pytest.mark.parametrize("fields", [{}, {"queueType": "topic"}, {"redisPort": 0}, {"batchSize": 1.5}])
-def test_rule_3_bad_fields_are_refused_when_read(registry: NodeRegistry, fields: dict[str, Any]) -> None:
-    with pytest.raises(FlowDefinitionError):
-        World(registry, **({"queueName": "q"} if fields else {}), **fields)
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"queueName": None}, "queueName: queue_name gives None: 1 to 1024 characters are wanted"),
+        ({"queueName": ""}, "queueName: queue_name gives '': 1 to 1024 characters are wanted"),
+        ({"queue_name": 7}, "queue_name gives 7: 1 to 1024 characters are wanted"),
+        ({"queueType": "topic"}, "queueType: 'list', 'stream' or 'pubsub' is wanted, not 'topic'"),
+        ({"redisHost": 7}, "redisHost: redis_host gives 7: 1 to 1024 characters are wanted"),
+        ({"redisPort": 0}, "redisPort: redis_port gives 0: a whole number from 1 to 65535 is wanted"),
+        ({"redisPort": "redis"}, "redisPort: redis_port gives 'redis': a whole number from 1 to 65535 is wanted"),
+        ({"redisDb": "x"}, "redisDb: redis_db gives 'x': a whole number from 0 to 1000000 is wanted"),
+        ({"redisPassword": [SECRET]}, "redisPassword: redis_password gives a list; a text is wanted"),
+        ({"batchSize": 1.5}, "batchSize: batch_size gives 1.5: a whole number from 1 to 1000 is wanted"),
+        ({"timeoutSeconds": "PT5S"}, "timeoutSeconds: timeout_seconds gives 'PT5S': a number of seconds is wanted"),
+        ({"timeout_seconds": -1}, "timeout_seconds gives -1: a number of seconds is wanted, 0 for no limit"),
+    ],
+)
+def test_rule_3_bad_fields_are_refused_when_read(registry: NodeRegistry, fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(FlowDefinitionError) as caught:
+        World(registry, **({} if "queue_name" in fields else {"queueName": "q"}) | fields)
+    [problem] = caught.value.problems
+    assert problem.place.startswith("nodes[1].")
+    assert expected in f"{problem.place}: {problem.reason}"
+    assert SECRET not in str(problem)
+
+
+def test_rule_3_a_queue_has_a_name(registry: NodeRegistry) -> None:
+    with pytest.raises(FlowDefinitionError, match="queue_name"):
+        World(registry)
+
+
+def test_a_limit_of_less_than_a_millisecond_is_one(registry: NodeRegistry) -> None:
+    assert World(registry, queueName="q", timeoutSeconds=0.0001).step().subscription["timeout_ms"] == 1
 
 
 def event(data: Any) -> Any:
