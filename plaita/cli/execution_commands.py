@@ -49,6 +49,9 @@ def _status(document: Mapping[str, Any], now_ms: int) -> str:
     status = str(document.get("status"))
     if views.liveness_of(document, now_ms) is Liveness.SILENT:
         return f"{status}, but no sign of life: its supervisor may be gone, and another one takes it over"
+    again = [one for one in document.get("nodes") or [] if one.get("status") == "retrying"]
+    if status == "running" and document.get("holder") is None and again:
+        return f"{status}: node {again[0]['id']} failed and is tried again later"
     return status
 
 
@@ -90,7 +93,7 @@ def _waiting_rows(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
         asked = waiting.get("approval_id")
         what = f"event {waiting['event_type']}" if asked is None else f"approval {asked}"
         rows.append(("waiting", f"at node {waiting['node_id']} for {what}{until}"))
-    elif document.get("woken"):
+    elif document.get("woken") and document.get("status") in ("suspended", "running"):
         rows.append(("waiting", f"no more: woken by {document['woken']}, to be gone on with"))
     if isinstance(cancelled, Mapping):
         rows.append(("cancel", f"{cancelled['state']}: {cancelled['reason'] or 'no reason given'}"))

@@ -111,6 +111,6 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Any:
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in pairs:
-        text = printable(value)
+        text = printable(value if value is None or isinstance(value, str) else json_text(value))
         made.add_row(name, Text(text, style=_STATUS_STYLES.get(text, "") if name == "status" else ""))
     return made

@@ -141,13 +141,18 @@ def liveness_of(document: Mapping[str, Any], now_ms: int, heartbeat_ms: int = DE
         updated = None
     return judge(
         status=str(document.get("status")),
-        open_node=any(node.get("started_at") and not node.get("ended_at") for node in document.get("nodes") or []),
+        open_node=any(map(_is_open, document.get("nodes") or [])),
         last_update_ms=updated,
         now_ms=now_ms,
         heartbeat_ms=heartbeat_ms,
         leased=document.get("holder") is not None,
         holder_registered=False,
     )
+
+
+def _is_open(node: Mapping[str, Any]) -> bool:
+    """Whether somebody should be running it: between a failed attempt and the next one (S10) nobody is."""
+    return bool(node.get("started_at")) and not node.get("ended_at") and node.get("status") != "retrying"
 
 
 def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from plaita.policy.liveness import Liveness
 NOW = 1_700_000_000_000
 
 
-def document(age_ms: int, *, holder: str | None = "host1", ended: str | None = None, now: int = NOW):
-    node = {"id": "a", "type": "t", "status": "running", "started_at": iso_utc(now - age_ms), "ended_at": ended}
+def document(age_ms: int, *, holder: str | None = "host1", ended: str | None = None, now: int = NOW, status="running"):
+    node = {"id": "a", "type": "t", "status": status, "started_at": iso_utc(now - age_ms), "ended_at": ended}
     return {
         "status": "running",
         "holder": holder,
@@ -36,6 +36,7 @@ def document(age_ms: int, *, holder: str | None = "host1", ended: str | None = N
         (document(1_000) | {"status": "completed"}, Liveness.IDLE),
         (document(1_000) | {"last_update_time": "soon"}, Liveness.SILENT),
         (document(1_000) | {"last_update_time": None}, Liveness.SILENT),
+        (document(1_000, holder=None, status="retrying"), Liveness.IDLE),
     ],
 )
 def test_L4_judged_by_the_last_sign_of_life_and_the_lease(given, judged: Liveness) -> None:
@@ -47,6 +48,20 @@ def test_L4_show_says_so_only_when_nobody_vouches_for_it(capsys: pytest.CaptureF
     assert "no sign of life" not in capsys.readouterr().out
     print_execution(document(1_000, holder=None), NOW)
     assert "no sign of life" in " ".join(capsys.readouterr().out.split())
+
+
+def test_S10_between_two_attempts_nobody_holds_it_and_that_is_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    print_execution(document(1_000, holder=None, status="retrying"), NOW)
+    assert "running: node a failed and is tried again later" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "told"), [("suspended", True), ("running", True), ("error", False)])
+def test_a_wait_that_is_over_is_told_of_until_the_execution_is(
+    capsys: pytest.CaptureFixture[str], status: str, told: bool
+) -> None:
+    """The row of one in error keeps what ended its wait, for a retry; nobody is about to go on with it."""
+    print_execution(document(1_000) | {"status": status, "woken": "event"}, NOW)
+    assert ("woken by event, to be gone on with" in capsys.readouterr().out) is told
 
 
 @pytest.mark.usefixtures("connected")

@@ -50,7 +50,8 @@ def test_E5_from_put_to_rm(plaita: Run, stored: None) -> None:
     [told] = plaita("schedule", "history", "s", "--json").json["fires"]
     assert (told["trigger_kind"], told["execution_id"]) == ("manual", fired["execution_id"])
     assert fired["execution_id"] in plaita("schedule", "history", "s").out
-    assert "Morning" in plaita("schedule", "show", "s").out
+    shown = plaita("schedule", "show", "s").out
+    assert all(text in shown for text in ("Morning", '{"name":"x"}', "true")), shown
     assert plaita("schedule", "rm", "s", "--json").json == {"schedule_id": "s", "removed": True}
     for command in ("show", "rm", "trigger", "enable", "disable", "history", "preview"):
         gone = plaita("schedule", command, "s")
