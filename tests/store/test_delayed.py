@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from plaita.store import delayed
+from plaita.store.call import Value
 from plaita.store.delayed import Promoted
+from plaita.store.executions import Woken
 
 PAYLOADS = [
     b'{"n":912345678901234567,"m":9223372036854775808,"big":1e400,"f":0.1}',
@@ -96,3 +98,50 @@ def test_bodies_of_another_type_are_set_aside_too(world):
 def test_a_set_of_another_type_is_refused(world):
     world.raw("SET", world.keys.delayed, "x")
     assert world.run(delayed.promote(world.keys)).reason == "wrong_type"
+
+
+def test_38_of_ten_that_are_due_the_bad_ones_stop_none_of_the_others(world):
+    """The fifth is no record, the sixth the timer of a row that is of another type, the seventh the timer of no row."""
+    keys = world.keys
+    world.raw("SET", keys.row("odd"), "x")
+    for number in range(10):
+        world.do(delayed.put(keys, f"m{number}", -1, [("payload", str(number))]))
+    world.raw("HSET", keys.delayed_body, "m4", b"{corrupt")
+    for number, row in ((5, "odd"), (6, "none")):
+        words = [b"t", keys.row(row).encode(), b"1", b"payload", b"{}"]
+        world.raw("HSET", keys.delayed_body, f"m{number}", b"\x95" + b"".join(b"\xd9%c%s" % (len(w), w) for w in words))
+    assert promote(world) == Promoted(7, None, 1)
+    assert promote(world) == Promoted(0, None, 0)
+    assert [entry.fields[b"payload"] for entry in world.take(50).entries] == [b"%d" % n for n in (0, 1, 2, 3, 7, 8, 9)]
+    assert world.raw("XLEN", keys.dead_letters) == 1
+    assert world.raw("EXISTS", keys.delayed, keys.delayed_body) == 0
+
+
+def test_38_where_the_dead_letters_take_nothing_a_bad_record_waits_and_the_others_go(world):
+    keys = world.keys
+    for name in ("bad", "good"):
+        world.do(delayed.put(keys, name, -1, [("payload", name)]))
+    world.raw("HSET", keys.delayed_body, "bad", b"{corrupt")
+    world.raw("SET", keys.dead_letters, "x")
+    promoted = promote(world)
+    assert (promoted.moved, promoted.bad) == (1, 1)
+    assert promoted.next_due_in_ms > 50_000
+    assert world.raw("HGET", keys.delayed_body, "bad") == b"{corrupt"
+    world.raw("DEL", keys.dead_letters)
+    world.raw("ZADD", keys.delayed, 1, "bad")
+    assert promote(world) == Promoted(0, None, 1)
+    assert world.raw("XLEN", keys.dead_letters) == 1
+
+
+def test_38_where_the_stream_takes_nothing_no_timer_is_lost(world):
+    world.suspended(timeout_ms=1)
+    world.timer_is_due()
+    world.raw("DEL", world.keys.wake)
+    world.raw("SET", world.keys.wake, "x")
+    assert not isinstance(world.run(delayed.promote(world.keys)), Value)
+    assert world.wake() != Value(Woken("suspended", True, ""))
+    assert world.row()["woken"] == b""
+    world.raw("DEL", world.keys.wake)
+    assert promote(world) == Promoted(1, None, 0)
+    assert world.row()["woken"] == b"timeout"
+    assert world.raw("XLEN", world.keys.wake) == 1
