@@ -174,6 +174,8 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     lines += _log(status, width)
     for one in rows_of(status, "breakers"):
         lines += _labelled("breaker", _breaker(one, now_ms), width, "yellow")
+    for one in rows_of(status, "services"):
+        lines += [line for words in _service(one, now_ms) for line in _labelled("service", words, width, "yellow")]
     if status.get("registry_registered") is False:
         lines += _labelled("registry", "not registered", width, "yellow")
     ids = part(status, "generations")
@@ -221,6 +223,21 @@ def _breaker(one: Mapping[str, Any], now_ms: int) -> str:
     words += f"{_count(one, 'executions')} executions, the last by {one_line(one.get('cause'))}; "
     words += "one tries now" if one.get("probe") else f"tried again in {seconds(one.get('retry_in_s'))}"
     return f"{words}; {_count(one, 'waiting')} wait"
+
+
+def _service(one: Mapping[str, Any], now_ms: int) -> list[str]:
+    """What is wrong with a service; nothing where nothing is."""
+    found = []
+    if one.get("state") == "failed":
+        words = f"{one_line(one.get('service'))} has failed, {_count(one, 'failures')} times by now, the last "
+        found.append(f"{words}{_since(one.get('since'), now_ms)}: {one_line(one.get('error'))}")
+    for target in rows_of(one, "targets"):
+        if target.get("away_since"):
+            words = f"{one_line(target.get('target'))} is away since {_since(target.get('away_since'), now_ms)}: "
+            words += f"{_count(target, 'waits')} wait for its queues"
+            words += f", {_count(target, 'left')} that are over left something there" if target.get("left") else ""
+            found.append(f"{words}; {one_line(target.get('error'))}")
+    return found
 
 
 def _disk(disk: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:

@@ -13,10 +13,20 @@ from typing import Any, TypeVar
 
 from plaita import jsontext
 from plaita.client import asking as carriers
+from plaita.client import doctor_bridges
 from plaita.client.asking import Asking, LostError
 from plaita.clock import wall_ms
 from plaita.policy import dead_letter
-from plaita.policy.doctor import Finding, executions, queue, reachable, registry, schedules, server, server_facts
+from plaita.policy.doctor import (
+    Finding,
+    executions,
+    queue,
+    reachable,
+    registry,
+    schedules,
+    server,
+    server_facts,
+)
 from plaita.policy.schedule_again import without_due_time
 from plaita.policy.tenants import DISABLED
 from plaita.store import dead_letters, looking, permissions, tenants
@@ -87,6 +97,7 @@ def look(runner: LookingRunner, keys: Keys, settings: Settings) -> Seen:
         known = _registry(asking, keys, settings, aside)
         seen.findings += queue.judge(_queue(asking, keys, settings, known, aside))
         seen.findings += schedules.judge(_schedules(asking, keys, known, aside))
+        seen.findings += doctor_bridges.look(asking, keys)
         seen.findings += executions.judge(_executions(asking, keys, settings, known))
         seen.findings += registry.judge(known)
     except LostError as error:

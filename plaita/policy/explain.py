@@ -20,6 +20,7 @@ INCOMPLETE_MS = 30_000  # an executor that is missing for so long is no longer o
 # Of several shut gates the first here is the cause, the others may follow from it. ``status`` comes before all when
 # somebody wanted it so, and after ``redis`` while it starts: a start waits for Redis.
 _ORDER = ("redis", "failover", "writes", "disk", "pause", "status", "executors")
+_DEGRADING = ("tenant epoch", "breaker", "services")  # of those that keep no carrier, or only some, away
 _OTHERS = "for a target, a path or a repository of other hosts, or left for their tenant"
 _NONE_STANDS = "none stands"
 _KNOWN_STATES = {"draining": "it is draining", "stopping": "it is stopping", "stopped": "it has stopped"}
@@ -230,7 +231,7 @@ def _wrong(facts: Facts, gates: Iterable[Gate], dated: _Sinces) -> list[str]:
     if facts.slowed and facts.template:
         wrong.append(facts.slowed)  # those that stand serve on, and nobody follows them
     for gate in gates:
-        if gate.name in ("tenant epoch", "breaker") and not gate.open:
+        if gate.name in _DEGRADING and not gate.open:
             wrong.append(f"{gate.name}: {gate.value}")
     return wrong
 
@@ -263,7 +264,7 @@ def _refusing(facts: Facts, cause: Gate, gates: Iterable[Gate]) -> str:
 
 def _taking(facts: Facts, gates: Sequence[Gate], reasons: Sequence[str], untaken: int | None) -> str:
     parts = ["degraded, and taking work" if reasons else "serving", *reasons]
-    advice = " ".join(dict.fromkeys(g.advice for g in gates if g.name in ("tenant epoch", "breaker") and g.advice))
+    advice = " ".join(dict.fromkeys(g.advice for g in gates if g.name in _DEGRADING and g.advice))
     executors = next(gate for gate in gates if gate.name == "executors")
     if not executors.open:
         parts.append(f"all {facts.ready} executors are at work since {moment(executors.since, facts.now)}")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plaita.store.call import Answer, Argument, Call, Refused, Value, script, text
+from plaita.store.bridges import Wait
+from plaita.store.call import Answer, Argument, Call, Refused, Value, pairs, script, text
 from plaita.store.dead_letters import PAGE_BYTES
 from plaita.store.endpoint import Endpoint
 from plaita.store.keys import Keys
@@ -21,6 +22,7 @@ INSTANCES = 1000
 CONSUMERS = 1000
 STAMPS = 500
 PARKED_TENANTS = 200
+BRIDGES = 500
 
 
 class LookingRunner(SyncRunner):
@@ -153,6 +155,46 @@ def stamps(keys: Keys, letter: str) -> Call[list[tuple[str, str, int]]]:
 
     arguments = (keys.group, STAMPS, PAGE_BYTES)
     return Call("looking.stamps", script("look_stamps"), (keys.stream(letter),), arguments, "bulk", True, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Bridges:
+    """``unread``: of the oldest BRIDGES waits for queues, those that no host reads for; ``unread_since``: epoch ms,
+    None for none. ``left``: (wait that is over, since) with something left to do on its queue's server; None: one that
+    cannot be read."""
+
+    now_ms: int
+    waits: int
+    unread: int
+    unread_since: int | None
+    left: list[tuple[Wait | None, int]]
+    more: bool
+
+
+def bridges(keys: Keys, grace_ms: int) -> Call[Bridges]:
+    """What is so for longer than ``grace_ms``."""
+
+    def parse(reply: Sequence[Any]) -> Bridges:
+        left = []
+        for record, since in pairs(reply[4]):
+            try:
+                wait: Wait | None = Wait.of_record("", record)
+            except (ValueError, TypeError, AttributeError):
+                wait = None
+            left.append((wait, int(since)))
+        since = int(reply[3]) if reply[3] else None
+        return Bridges(int(reply[0]), int(reply[1]), int(reply[2]), since, left, reply[5] == 1)
+
+    task_type = "redis_queue"
+    return Call(
+        "looking.bridges",
+        script("look_bridges"),
+        (keys.tasks_of_all(task_type), keys.bridges),
+        (keys.prefix, task_type, keys.bridge_lock(""), BRIDGES, BRIDGES, grace_ms),
+        "bulk",
+        True,
+        parse,
+    )
 
 
 @dataclass(frozen=True, slots=True)

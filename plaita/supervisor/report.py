@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from plaita.clock import boot_ms, iso_utc, wall_ms
 from plaita.policy import explain
+from plaita.policy.doctor.finding import epoch_s
 from plaita.policy.slot import Slot
 from plaita.store.carriers import LeftToOthers, QueueStats
 from plaita.store.keys import Keys
@@ -14,6 +16,9 @@ from plaita.supervisor.gate import Gate
 from plaita.supervisor.tenant_gate import EPOCH_ADVICE, TenantGate
 from plaita.supervisor.usual import UsualLengths
 from plaita.unix.processes import rss_kib
+
+SERVICE_ADVICE = "it is begun again by itself; its traceback is in the log (service.failed)"
+TARGET_ADVICE = "bring that server back, or end what waits for it; see docs/waiting.md, Queues"
 
 _WORDS = {
     Slot.SPAWNING: "starting",
@@ -78,6 +83,31 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
         "other_budget": left.other_budget if left is not None else None,
         "denied_repo": left.denied_repo if left is not None else None,
     }
+
+
+def service_gates(services: Iterable[Mapping[str, Any]]) -> list[explain.Gate]:
+    """What the services of a host are at (ledger E1): those that fail, and servers of queues that none reaches. They
+    keep no carrier away; what waits for them does."""
+    failed, servers, names = [], [], []
+    for one in services:
+        names.append(str(one["service"]))
+        if one["state"] == "failed":
+            value = f"{one['service']}: failed, {one['failures']} times by now; {one['error']}"
+            failed.append(explain.Gate("services", False, _epoch_ms(one["since"]), value, advice=SERVICE_ADVICE))
+        for target in one.get("targets", ()):
+            left = f", {target['left']} that are over" if target["left"] else ""
+            value = f"{target['target']}: {target['waits']} waits{left}"
+            if target["away_since"] is None:
+                servers.append(explain.Gate("queue server", True, None, value))
+            else:
+                away = _epoch_ms(target["away_since"])
+                value = f"{value}; {target['error']}"
+                servers.append(explain.Gate("queue server", False, away, value, advice=TARGET_ADVICE))
+    return [*(failed or [explain.Gate("services", True, value=", ".join(names) or "none on this host")]), *servers]
+
+
+def _epoch_ms(iso: object) -> int:
+    return int((epoch_s(iso) or 0) * 1000)
 
 
 def tenant_gates(tenants: TenantGate, parked: int | None) -> list[explain.Gate]:

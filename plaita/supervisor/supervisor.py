@@ -217,7 +217,7 @@ class Supervisor:
             skipped=self._admission.tell_skipped,
             may_adopt=lambda: self._registrar.registered,
         )
-        services = services_of(config, self._keys, self._runner, stats)
+        services = self._view.services = services_of(config, self._keys, self._runner, stats)
         self._housekeeping = Housekeeping(self._runner, self._keys, stats, config.dlq_max_len, way.tenants, services)
         self._leaving = Leaving(
             loop,

@@ -15,6 +15,7 @@ from plaita.policy import explain
 from plaita.policy.explain import Explanation
 from plaita.policy.lifecycle import State
 from plaita.runtime_config import Generations, SupervisorConfig
+from plaita.services.manager import ServiceManager
 from plaita.store import carriers
 from plaita.store.call import Call, Value
 from plaita.store.carriers import LeftToOthers, QueueStats
@@ -51,14 +52,15 @@ def generation_ids(ids: Generations) -> dict[str, str]:
 
 
 class View:
-    """``registrar``, ``admission``, ``tenants``, ``breaker`` and ``reload`` are set once they exist: the registrar's
-    record shows what the view says."""
+    """``registrar``, ``admission``, ``tenants``, ``breaker``, ``reload`` and ``services`` (None: this host runs none)
+    are set once they exist: the registrar's record shows what the view says."""
 
     registrar: Registrar
     admission: Admission
     tenants: TenantGate
     reload: Reload
     breaker: Breaker
+    services: ServiceManager | None
 
     def __init__(
         self,
@@ -153,6 +155,7 @@ class View:
             parts=[
                 *report.tenant_gates(self.tenants, None if stats is None else stats.parked),
                 *self.breaker.gates(),
+                *report.service_gates(self._services()),
             ],
             registered=self.registrar.registered if self._config.registry else None,
             stuck=len(self.stuck()),
@@ -224,6 +227,7 @@ class View:
             "stuck": self.stuck(),
             "deaths": [death.row() for death in self._pool.deaths],
             "breakers": self.breaker.blocks(),
+            "services": self._services(),
             "disk": self._disk.block(),
             "drain": self.drain(),
             "reload": self.reload.block(),
@@ -232,6 +236,9 @@ class View:
             "timings": dict(self._stats.timings),
             "generations": self._ids,
         }
+
+    def _services(self) -> list[dict[str, Any]]:
+        return [] if self.services is None else self.services.states()
 
     def executors(self) -> list[dict[str, Any]]:
         """The rows of ``executors``, one a slot."""

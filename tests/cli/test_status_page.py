@@ -59,6 +59,8 @@ WORST = status(
     deaths=[{"at": "2025-11-30T11:59:00.000Z", "slot": 3, "pid": 9, "cause": HORRID, "execution_id": HORRID,
              "node_id": HORRID, "peak_rss_mib": 812}] * 7,
     disk={"path": HORRID, "free_gib": 1.0, "min_free_gib": 5.0, "open": False}, breakers=[{"flow_id": HORRID}],
+    services=[{"service": HORRID, "state": "failed", "error": HORRID, "failures": 3},
+              {"targets": [{"target": HORRID, "away_since": "2025-11-30T09:00:00.000Z", "left": 1, "error": HORRID}]}],
     drain={"phase": "draining", "since": "2025-11-30T11:59:00.000Z", "left": 3, "timeout_s": 30,
            "receipt": {"finished": 1, "handed_on": 2, "killed": 0}},
     registry_registered=False, reload={"phase": HORRID}, log_lines_waiting=10_000,
@@ -256,3 +258,20 @@ def test_sentences_are_wrapped_at_words_and_long_words_are_cut_up() -> None:
     lines = [line.plain for line in wrapped("one two three " + "x" * 25 + " end", 10, indent="  ")]
     assert lines == ["one two", "  three", "  xxxxxxxx", "  xxxxxxxx", "  xxxxxxxx", "  x end"]
     assert [line.plain for line in wrapped("", 10)] == [""]
+
+
+def test_E1_services_that_fail_and_servers_that_are_away_have_lines_of_their_own() -> None:
+    services = [
+        {"service": "events", "state": "running", "failures": 0, "error": None},
+        {"service": "schedules", "state": "failed", "since": "2025-11-30T11:59:00.000Z", "failures": 2,
+         "error": "boom"},
+        {"service": "redis_queue", "state": "running", "targets": [
+            {"target": "q:1/0", "waits": 3, "away_since": "2025-11-30T11:00:00.000Z", "error": "refused", "left": 1},
+            {"target": "q:2/0", "waits": 4, "away_since": None, "error": None, "left": 0}]},
+    ]  # fmt: skip
+    lines = " ".join(line.strip() for line in texts(page(status(services=services), 240, NOW)))
+    assert "schedules has failed" in lines
+    assert "2 times by now, the last 11:59:00 UTC (60 s): boom" in lines
+    assert "q:1/0 is away" in lines
+    assert "3 wait for its queues, 1 that are over left something there; refused" in lines
+    assert "q:2/0" not in lines

@@ -109,6 +109,10 @@ SUPERVISORS = [
     ("host.supervisor", {"serving": False, "shut": ["disk"]}, "error"),
     ("host.supervisor_redis", {"redis": {"connected": False, "since": "x", "error": "refused"}}, "error"),
     ("host.supervisor_redis", {"redis": None}, None),
+    ("host.service", {"services": [{"service": "events", "state": "running", "failures": 3, "error": "x"}]}, None),
+    ("host.service", {"services": [{"service": "events", "state": "failed", "failures": 3, "error": "x"}]}, "warning"),
+    ("host.queue_server", {"services": [{"targets": [{"target": "q:1/0", "away_since": None}]}]}, None),
+    ("host.queue_server", {"services": [{"targets": [{"target": "q:1/0", "away_since": "x"}]}]}, "warning"),
     ("host.supervisor_registry", {"registry_registered": False}, "warning"),
     ("host.template", {"template": {"ready": False}}, "warning"),
     (

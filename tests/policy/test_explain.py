@@ -143,6 +143,14 @@ def test_what_makes_a_host_degraded() -> None:
     assert early.verdict is Verdict.DEGRADED
 
 
+def test_E1_a_service_that_fails_degrades_and_a_queue_server_that_is_away_does_not() -> None:
+    away = explain(replace(WELL, parts=[Gate("queue server", False, NOON, "q:1/0: refused", advice="bring it back")]))
+    assert (away.verdict, row(away, "queue server").advice) == (Verdict.SERVING, "bring it back")
+    failed = explain(replace(WELL, parts=[Gate("services", False, NOON, "events: boom", advice="see the log")]))
+    assert (failed.verdict, failed.reasons) == (Verdict.DEGRADED, ("services: events: boom",))
+    assert failed.answer.endswith("See the log")
+
+
 def test_executors_that_are_replaced_are_no_trouble_and_those_that_stay_away_are() -> None:
     first = explain(replace(WELL, ready=3))
     assert first.verdict is Verdict.SERVING

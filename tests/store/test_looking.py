@@ -12,7 +12,7 @@ import pytest
 
 import plaita
 from plaita.policy.doctor.server import RULES
-from plaita.store import delayed, looking, permissions, registry, tenants
+from plaita.store import bridges, delayed, looking, permissions, registry, tenants
 from plaita.store.call import Call, Unavailable
 from plaita.store.keys import Keys
 from plaita.store.looking import LookingRunner
@@ -225,3 +225,28 @@ def test_settings_and_clock(world: Any, eye: LookingRunner) -> None:
     assert eye.do(looking.user(world.keys)) == "default"
     now: Call[int] = Call("now", None, (), ("TIME",), "writer", True, lambda reply: int(reply[0]))
     assert abs(eye.do(looking.time_ms(world.keys)) / 1000 - eye.do(now)) < 60
+
+
+# -- queues on other servers ------------------------------------------------------------------------
+
+
+def test_E1_what_nobody_reads_for_and_what_is_left_of_waits_that_are_over(there: Any, eye: LookingRunner) -> None:
+    assert eye.do(looking.bridges(there.keys, -1)).waits == 0
+    for name in ("e", "e2"):
+        there.waits(name)
+    page = there.world.do(bridges.take(there.keys, "redis_queue", "me", 1))
+    found = eye.do(looking.bridges(there.keys, -1))
+    assert (found.waits, found.unread, found.left, found.more) == (2, 1, [], False)
+    assert found.unread_since is not None
+    assert eye.do(looking.bridges(there.keys, 60_000)).unread == 0, "it is given time"
+    wait = there.world.do(bridges.begin(there.keys, page.taken[0][0], ""))
+    there.ends("e")
+    there.world.do(bridges.left(there.keys))
+    there.world.raw("HSET", there.keys.bridges, "x:over", "1")
+    found = eye.do(looking.bridges(there.keys, -1))
+    assert sorted((one.execution_id if one else "", since > 1) for one, since in found.left) == [
+        ("", False),
+        ("e", True),
+    ]
+    assert found.waits == 1
+    assert wait.execution_id == "e"

@@ -75,6 +75,22 @@ def test_E1_no_wait_is_passed_over_when_others_end_between_two_pages(
     assert seen == names
 
 
+def test_E1_waits_that_began_in_one_moment_are_all_found(there: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "PAGE", 2)
+    names = [f"e{n}" for n in range(7)]
+    for name in names:
+        there.waits(name)
+        there.world.raw("ZADD", there.keys.tasks_of_all("redis_queue"), 5, f"default:redis_queue_w_{name}")
+    seen, after, pages = [], bridges.FIRST, 0
+    while pages < 10:
+        page = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10, after=after))
+        seen += [wait.execution_id for wait, _ in page.taken]
+        after, pages = page.last, pages + 1
+        if page.count < 2:
+            break
+    assert seen == names
+
+
 def test_E1_a_host_with_too_many_servers_leaves_the_rest_to_others(
     there: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:

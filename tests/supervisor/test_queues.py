@@ -44,7 +44,16 @@ def test_E1_a_queue_on_another_server_wakes_executions_and_its_password_is_nowhe
 
 def test_decision_41_a_server_that_is_not_listed_fails_the_node_with_the_reason(world: World) -> None:
     world.chain("f", {"type": "redis_queue", "id": "w", "queueName": "jobs"})
-    world.serving(max_deliveries=1)
+    supervisor = world.serving(max_deliveries=1)
     row = world.run("f")
     assert row["status"] == "error"
     assert "localhost:6379 is not in PLAITA_REDIS_NODE_TARGETS; it is empty" in row["error"]["message"]
+    services = {one["service"]: one for one in supervisor.ask("status")["services"]}
+    assert set(services) == {"events", "http_callback", "redis_queue", "schedules"}
+    assert {(one["state"], one["failures"]) for one in services.values()} == {("running", 0)}
+    assert services["redis_queue"]["targets"] == []
+    gates = {gate["gate"]: gate for gate in supervisor.ask("explain")["gates"]}
+    assert gates["services"]["value"] == "events, http_callback, redis_queue, schedules"
+    none = world.serving("--no-services", instance="two")
+    assert none.ask("status")["services"] == []
+    assert {gate["gate"]: gate["value"] for gate in none.ask("explain")["gates"]}["services"] == "none on this host"

@@ -146,6 +146,25 @@ def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
             f"it killed several executors here; {one.get('waiting') or 0} carriers wait, one tries again each minute",
             ask + "; plaita-supervisor status names the last deaths",
         )
+    for one in _rows(status, "services"):
+        if one.get("state") == "failed":
+            yield warning(
+                "host.service",
+                f"{name}: {one.get('service')} failed {one.get('failures')} times, last {one.get('error')}",
+                "runs",
+                "what waits for it stands still, unless another host does it; it is begun again by itself",
+                "journalctl -u 'plaita-supervisor*' -g service.failed -n 50",
+            )
+        for target in _rows(one, "targets"):
+            if target.get("away_since"):
+                yield warning(
+                    "host.queue_server",
+                    f"{name}: {target.get('target')} away since {target.get('away_since')}: {target.get('error')}",
+                    "answers",
+                    f"{target.get('waits') or 0} executions wait for its queues; "
+                    f"{target.get('left') or 0} waits that are over left messages there",
+                    "bring it back, or see docs/waiting.md, Queues; plaita list --status suspended",
+                )
     for one in _rows(status, "stuck")[:5]:
         yield warning(
             "host.stuck",

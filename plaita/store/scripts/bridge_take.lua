@@ -7,17 +7,21 @@
 --     begun 0|1, tenant, task id, execution id, wait, since, config, flow id, node id}
 -- include: bridge
 -- include: time
-local first = 0
-if ARGV[3] ~= '' then -- by its place now: whatever ended since the last page, none is passed over
-  local rank = redis.call('ZRANK', KEYS[1], ARGV[3])
-  first = rank and rank + 1 or redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. ARGV[4])
-end
-local page = redis.call('ZRANGE', KEYS[1], first, first + ARGV[5] - 1, 'WITHSCORES')
+-- By its place now: whatever has ended since the last page, none is passed over.
+local first = ARGV[3] ~= '' and redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. ARGV[4]) or 0
+local page, from
+repeat
+  page, from = redis.call('ZRANGE', KEYS[1], first, first + ARGV[5] - 1, 'WITHSCORES'), 1
+  while page[from] and page[from + 1] == ARGV[4] and page[from] <= ARGV[3] do
+    from = from + 2 -- as old as the last one, and on the last page
+  end
+  first = first + ARGV[5]
+until from < #page or #page < 2 * ARGV[5]
 local held, taken, room, left_alone = {}, {}, tonumber(ARGV[9]), {}
 for i = 10, #ARGV do
   left_alone[ARGV[i]] = true
 end
-for at = 1, #page, 2 do
+for at = from, #page, 2 do
   local member = page[at]
   local tenant, task = string.match(member, '^([^:]*):(.*)$')
   local ns = namespace(ARGV[1], tenant)
