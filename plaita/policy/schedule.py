@@ -8,6 +8,7 @@ goes back fires nothing twice.
 from __future__ import annotations
 
 import difflib
+import re
 import zoneinfo
 from collections import deque
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ _SHORTHANDS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_OFFSET = re.compile(r"(?:UTC|GMT|Z)?[+-]?[0-9]", re.IGNORECASE)
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})  # what they mean is another thing on each host
 
 
@@ -176,6 +178,8 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _near(name: str) -> str:
+    if _OFFSET.match(name):  # the nearest names are the most misleading: Etc/GMT+3 is three hours behind
+        return "an offset knows no summer time: name a place, like Europe/Berlin, or Etc/GMT-2 for UTC+02:00 all year"
     zones = {zone.lower(): zone for zone in sorted(zoneinfo.available_timezones() - _NO_ZONES)}
     cities = {zone.rpartition("/")[2]: zone for zone in zones.values()}
     wrong = name[:60].lower().replace(" ", "_")

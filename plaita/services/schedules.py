@@ -24,8 +24,8 @@ from plaita.store.keys import DEFAULT_TENANT, Keys, check_tenant
 from plaita.store.schedules import Due, Fire, Outcome, Run, Skipped, Stored
 
 MAX_SLEEP_S = 1.0
-JUMP_MS = 3_600_000  # the server's clock went back by so much since the last look: what is stored is looked at
-AHEAD_MS = 86_400_000  # a due time that is later than its calendar says by more was stored by a clock that was wrong
+JUMP_MS = 300_000  # the server's clock went back by so much since the last look: what is stored is looked at
+AHEAD_MS = 86_400_000  # nobody saw it go back: so much later than its calendar says was stored by a wrong clock
 
 
 class ScheduleService:
@@ -35,7 +35,7 @@ class ScheduleService:
         self._host = host
         self._lost = LostSchedules(host)
         self._failures = 0
-        self._seen = 2**63  # the server's time at the last look; before the first one it may have gone back
+        self._seen: int | None = None  # the server's time at the last look
 
     async def run(self) -> None:
         while True:
@@ -58,8 +58,10 @@ class ScheduleService:
                 await self._one(one, page.now)
             except NotServed as why:
                 left = why
-        if page.now < self._seen - JUMP_MS:
-            await self._bring_back()
+        if self._seen is None:
+            await self._bring_back(AHEAD_MS)
+        elif page.now < self._seen - JUMP_MS:
+            await self._bring_back(JUMP_MS)
         self._seen = page.now
         await self._lost.look()
         if left is not None:
@@ -105,19 +107,19 @@ class ScheduleService:
         elif not isinstance(answer, Refused):  # changed: it is looked at again
             raise NotServed(f"schedule {schedule.schedule_id!r}: {answer}")
 
-    async def _bring_back(self) -> None:
-        """A clock that was far ahead has left due times that are far ahead: they become those of the calendar. What has
-        run is known by its dedup key."""
+    async def _bring_back(self, away_ms: int) -> None:
+        """A clock that was ahead has left due times that are ahead: those later by more than ``away_ms`` become those
+        of the calendar. What has run is known by its dedup key."""
         cursor = "0"
         while True:
-            page = await served(self._host, schedules.ahead(self._host.keys, AHEAD_MS, cursor))
+            page = await served(self._host, schedules.ahead(self._host.keys, away_ms, cursor))
             for one in page.ahead:
-                await self._judge_ahead(one, page.now)
+                await self._judge_ahead(one, page.now, away_ms)
             cursor = page.cursor
             if cursor == "0":
                 return
 
-    async def _judge_ahead(self, one: Due, now: int) -> None:
+    async def _judge_ahead(self, one: Due, now: int, away_ms: int) -> None:
         try:
             tenant, schedule_id = schedules.owner_of(one.member)
             keys = self._host.keys.for_tenant(check_tenant(tenant))
@@ -125,7 +127,7 @@ class ScheduleService:
         except (ValueError, InputError):
             return  # when its time comes, it is told of
         right = schedule.plan.next_after(now)
-        if right is None or float(one.score) - right <= AHEAD_MS:
+        if right is None or float(one.score) - right <= away_ms:
             return
         before = Stored(schedule_id, one.record, one.score, b"")
         call = schedules.put(keys, schedule_id, one.record, right, before, flow_id=schedule.flow_id)
