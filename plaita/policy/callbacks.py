@@ -73,7 +73,7 @@ def stage(place: Place, control: Mapping[str, str], timing: bytes | None) -> Sta
     ``timing``: the record of the node."""
     if control.get("status") in ("completed", "error", "cancelled"):
         return "over"
-    if any(part.startswith(event_prefix(place)) for part in control.get("used_events", "").split()):
+    if any(part.partition(":")[2].startswith(event_prefix(place)) for part in control.get("used_events", "").split()):
         return "over"
     at_it = control.get("status") == "suspended" and control.get("next_node") == place.node_id
     if at_it and control.get("wait") and control.get("wait_task", "").rpartition("\n")[2] == task_id_of(place):

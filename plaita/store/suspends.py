@@ -16,6 +16,7 @@ from plaita.store.keys import Keys
 from plaita.store.steps import commit_keys, step_fields
 
 EVENTS_KEPT_MS = 7 * 86_400_000
+GROUP_CHARACTERS = 8  # of the digest of type and correlation: which events an execution has used is kept by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
     """
     execution_id, node_id = wait.execution_id, wait.node_id
     correlation = wait.correlation or execution_id
+    kept = kept_digest(wait.event_type, correlation)
     timer = _flat(wait.timer_fields) if wait.timeout_ms is not None else []
     places: Sequence[Argument] = () if wait.places is None else keys.index_places(wait.event_type, wait.places)
     task: Sequence[Argument] = keys.task_places(wait.task_type, wait.task_id) if wait.task_type else ()
@@ -121,7 +123,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
             keys.stream(wait.stream),
             keys.delayed,
             keys.delayed_body,
-            keys.events_kept(kept_digest(wait.event_type, correlation)),
+            keys.events_kept(kept),
             keys.wake,
             keys.event_last,
             keys.early_callbacks,
@@ -141,6 +143,7 @@ def suspend(keys: Keys, wait: Suspend) -> Call[Suspended]:
             wait.call_name,
             wait.call,
             wait.call_data,
+            kept[:GROUP_CHARACTERS],
             *(len(group) for group in groups),
             *(word for group in groups for word in group),
             *fields,

@@ -125,7 +125,7 @@ local function leave_wait()
       set('wake_data', ARGV[14] ~= '' and ARGV[14] or 'null')
       set('wake_id', ARGV[15])
       if ARGV[15] ~= '' then
-        set('used_events', with_used_event(row[12], ARGV[15]))
+        set('used_events', with_used_event(row[12], ARGV[15], redis.call('HGET', KEYS[1], 'wait_group')))
       end
     end
   end

@@ -7,8 +7,9 @@
 --      8 timeout ms or '', 9 ns, 10 the early event that ends the wait at once, or '', 11 how long events are kept ms,
 --      12 under what name an HTTP call for this wait would be kept, or '', 13 what became of that: '' not looked at yet,
 --      'ends' the wait as the event 10, 'refused', 14 what the node is told of it, or '';
---      15..19 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
---      20.. those words in this order, then the row's fields
+--      15 for what type and correlation, in short;
+--      16..20 numbers of words: timer, places in the index, task, carrier of the early event, early events ruled out;
+--      21.. those words in this order, then the row's fields
 -- ok: done before 0|1, deadline ms or '', {event id, log id, data, ...}: events that came before the wait did, such a call
 --     or ''; where there are any, nothing was written: the caller says which of them end the wait and which do not, and
 --     sends again.
@@ -31,9 +32,9 @@ if flags[4] then
   return {'refused', 'cancel', flags[4]}
 end
 
-local at, groups = 20, {}
+local at, groups = 21, {}
 for i = 1, 5 do
-  local words = tonumber(ARGV[14 + i])
+  local words = tonumber(ARGV[15 + i])
   groups[i] = slice(ARGV, at, at + words - 1)
   at = at + words
 end
@@ -94,7 +95,7 @@ if data then
   set('woken', 'event')
   set('wake_data', data)
   set('wake_id', ARGV[10])
-  set('used_events', with_used_event(used, ARGV[10]))
+  set('used_events', with_used_event(used, ARGV[10], ARGV[15]))
   carrier[#carrier + 1], carrier[#carrier + 2] = 'wait', ARGV[2]
   redis.call('XADD', KEYS[14], '*', unpack(carrier))
 else
@@ -115,6 +116,7 @@ set('active_ms', active_ms(row, ARGV[3]))
 set('last_update_time', text(now))
 set('wait_since', text(now))
 set('wait_deadline', deadline)
+set('wait_group', ARGV[15])
 if retried_has(row[5], ARGV[7]) then
   redis.call('DEL', KEYS[7])
   set('retried', retried_without(row[5], ARGV[7]))

@@ -15,7 +15,7 @@ local function begun(token, lease, how)
     if sizes then
       sizes[#sizes + 1] = string.sub(name, 3)
       sizes[#sizes + 1] = redis.call('HSTRLEN', KEYS[1], name)
-    elseif name ~= 'output' then
+    elseif name ~= 'output' and name ~= 'used_events' then
       wanted[#wanted + 1] = name
     end
   end

@@ -2,7 +2,7 @@
 -- The record of its timer in the delayed set is named after namespace, execution and wait.
 local WAIT_FIELDS = {
   'wait', 'wait_type', 'wait_correlation', 'wait_filter', 'wait_since', 'wait_deadline', 'woken', 'wake_data', 'wake_id',
-  'wait_config', 'wait_decisions', 'wait_stamps', 'wait_log',
+  'wait_config', 'wait_decisions', 'wait_stamps', 'wait_log', 'wait_group',
 }
 
 local function given(field)

@@ -10,7 +10,7 @@ local function wake_row(row, id, wait, used, by, at, carrier)
   redis.call('HSET', row, 'woken', by.kind, 'wake_data', by.data, 'wake_id', by.event_id, 'woken_by', by.nonce,
     'last_update_time', text(now_ms()))
   if by.named and by.event_id ~= '' then
-    redis.call('HSET', row, 'used_events', with_used_event(used, by.event_id))
+    redis.call('HSET', row, 'used_events', with_used_event(used, by.event_id, redis.call('HGET', row, 'wait_group')))
   end
   end_wait(row, at.delayed, at.bodies, at.ns, id, wait)
 end
