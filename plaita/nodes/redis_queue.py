@@ -114,6 +114,17 @@ def _text(field: str) -> Callable[[Any], str]:
     return judged
 
 
+def _host(value: Any) -> str:
+    """A URL is a likely mistake, and may hold a password: it is not told again."""
+    host = _text("redis_host")(value)
+    if "://" in host or "@" in host:
+        raise NodeOutputError(
+            "redis_host gives a URL or a login: a host's name, its address or the path of a socket is wanted; the "
+            "password is redis_password's, the port redis_port's"
+        )
+    return host
+
+
 def _whole(field: str, low: int, high: int) -> Callable[[Any], int]:
     def judged(value: Any) -> int:
         number = value
@@ -141,7 +152,7 @@ def _password(value: Any) -> str | None:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "redis_host": _text("redis_host"),
+    "redis_host": _host,
     "redis_port": _whole("redis_port", 1, 65535),
     "redis_db": _whole("redis_db", 0, 1_000_000),
     "redis_password": _password,

@@ -91,6 +91,7 @@ def test_the_defaults(registry: NodeRegistry) -> None:
         ({"queueName": "q", "batchSize": "$INPUT.none"}, "batch_size gives None"),
         ({"queueName": "q", "timeoutSeconds": "$INPUT.minus"}, "timeout_seconds gives -1"),
         ({"queueName": "q", "redisPassword": ["$INPUT.secret"]}, "redis_password gives"),
+        ({"queueName": "q", "redisHost": "redis://:{% $INPUT.secret %}@h:1/0"}, "redis_host gives a URL or a login"),
     ],
 )
 def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], expected: str) -> None:
@@ -108,6 +109,8 @@ def test_what_is_none_is_named(registry: NodeRegistry, fields: dict[str, Any], e
         ({"queue_name": 7}, "queue_name gives 7: 1 to 1024 characters are wanted"),
         ({"queueType": "topic"}, "queueType: 'list', 'stream' or 'pubsub' is wanted, not 'topic'"),
         ({"redisHost": 7}, "redisHost: redis_host gives 7: 1 to 1024 characters are wanted"),
+        ({"redisHost": f"redis://:{SECRET}@h"}, "redisHost: redis_host gives a URL or a login"),
+        ({"redisHost": f"me:{SECRET}@h"}, "redisHost: redis_host gives a URL or a login"),
         ({"redisPort": 0}, "redisPort: redis_port gives 0: a whole number from 1 to 65535 is wanted"),
         ({"redisPort": "redis"}, "redisPort: redis_port gives 'redis': a whole number from 1 to 65535 is wanted"),
         ({"redisDb": "x"}, "redisDb: redis_db gives 'x': a whole number from 0 to 1000000 is wanted"),

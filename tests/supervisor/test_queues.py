@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hosts import World, until
 
 from plaita import jsontext
 from plaita.testing.server import Server
+
+
+def _reached(status: dict[str, Any]) -> list[int]:
+    """How many waits each server has that is reached."""
+    [service] = [one for one in status["services"] if one["service"] == "redis_queue"]
+    return [target["waits"] for target in service["targets"] if target["away_since"] is None]
 
 
 def test_E1_a_queue_on_another_server_wakes_executions_and_its_password_is_nowhere(
@@ -23,11 +30,12 @@ def test_E1_a_queue_on_another_server_wakes_executions_and_its_password_is_nowhe
             {"type": "redis_queue", "id": "w", "redisHost": "127.0.0.1", "redisPort": port, "queueName": "jobs"}
             | {"redisPassword": secret},
         )
-        allowed = {"PLAITA_REDIS_NODE_TARGETS": f"127.0.0.1:{port}"}
+        allowed = {"PLAITA_REDIS_NODE_TARGETS": f"127.0.0.1:{port}", "PLAITA_LOG_LEVEL": "debug"}
         first = world.serving(environment=allowed, lease_ttl_seconds=600, claim_min_idle_ms=600_000)
         executions = [world.start("f") for _ in range(2)]
         until(lambda: all(world.get(each)["status"] == "suspended" for each in executions), "the waits")
-        shown = str([world.get(each) for each in executions])
+        first.wait_status(lambda status: _reached(status) == [2], "the server of the queue")
+        shown = str([world.get(each) for each in executions]) + str([first.ask(word) for word in ("status", "explain")])
         first.kill()
         target.do("RPUSH", "jobs", '{"n":1}', '{"n":2}', '{"n":3}')
         second = world.serving(instance="two", environment=allowed)
