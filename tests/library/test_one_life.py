@@ -369,11 +369,11 @@ def search(stage: Stage, examples: int, steps: int) -> None:
 
 
 def test_one_execution_lives_as_the_tables_say(stage: Stage) -> None:
-    live(stage, range(70), 60, WORTHWHILE)
+    live(stage, range(40), 60, WORTHWHILE)
 
 
 def test_no_search_finds_another_end(stage: Stage) -> None:
-    search(stage, examples=12, steps=50)
+    search(stage, examples=8, steps=50)
 
 
 @pytest.mark.long

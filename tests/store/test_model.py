@@ -511,7 +511,7 @@ class Scripts(RuleBasedStateMachine):
         facts: list[Any] = []
 
         def before() -> None:
-            facts[:] = [self.raw("HGET", self.keys.row(name), "woken_by")]
+            facts[:] = [self.raw("HGET", self.keys.row(name), "woken_by"), self.raw("EXISTS", self.keys.cancel(name))]
 
         def absorb(answer: Answer[Any]) -> None:
             assert isinstance(answer, Value)
@@ -520,7 +520,7 @@ class Scripts(RuleBasedStateMachine):
                 assert answer.value == Woken(row.status, True, ""), "sent again, it is done"
                 return
             same = row.wake_id == event_id and wait in (None, row.wait)
-            assert answer.value == Woken(row.status, *woken_as(row, same, wait))
+            assert answer.value == Woken(row.status, *woken_as(row, same, wait, cancel=bool(facts[1])))
             if answer.value.woken and row.waits:
                 row.wake("event", text(data), event_id)
 
@@ -535,16 +535,20 @@ class Scripts(RuleBasedStateMachine):
 
     def promote(self) -> None:
         due: list[list[str]] = []
+        cancels: dict[str, bool] = {}
 
         def before() -> None:
             due[:] = [text(member).split(" ") for member in self.raw("ZRANGEBYSCORE", self.keys.delayed, "-inf", 1)]
+            cancels.update({name: self.raw("EXISTS", self.keys.cancel(name)) == 1 for name in NAMES})
 
         def absorb(answer: Answer[Any]) -> None:
             assert isinstance(answer, Value)
             assert answer.value.bad == 0
             for _, _, name, wait in due:
                 row = self.row_of(name)
-                if row.waits and row.wait == wait:
+                if row.waits and row.wait == wait and cancels[name]:
+                    self.note("timer of a wait that is cancelled")
+                elif row.waits and row.wait == wait:
                     row.wake("timeout", "null", "")
                     self.note("timer woke")
                 else:
@@ -1051,8 +1055,8 @@ def outcome(answer: Answer[Any]) -> str:
     return "done before" if getattr(value, "done_before", False) else type(answer).__name__
 
 
-def woken_as(row: Row, same: bool, wait: str | None) -> tuple[bool, str]:
-    """What a wake must answer for this row; ``same``: this event woke it before."""
+def woken_as(row: Row, same: bool, wait: str | None, *, cancel: bool) -> tuple[bool, str]:
+    """What a wake must answer for this row; ``same``: this event woke it before; ``cancel``: one is asked for."""
     if row.status in TERMINAL:
         return False, "terminal"
     if same and row.woken == "event":
@@ -1061,7 +1065,9 @@ def woken_as(row: Row, same: bool, wait: str | None) -> tuple[bool, str]:
         return False, "not_waiting"
     if wait not in (None, row.wait):
         return False, "stale_wait"
-    return (False, "already_woken") if row.woken else (True, "")
+    if row.woken:
+        return False, "already_woken"
+    return (False, "cancelled") if cancel else (True, "")
 
 
 def kind_of(entry: Entry) -> Any:
@@ -1116,7 +1122,7 @@ def run(server: Server, examples: int, steps: int, worthwhile: Sequence[str] = W
 
 
 def test_no_two_owners_and_no_lost_carrier(model_server: Server) -> None:
-    run(model_server, examples=80, steps=60)
+    run(model_server, examples=40, steps=60)
 
 
 @pytest.mark.long
