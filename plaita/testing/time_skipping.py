@@ -7,10 +7,10 @@ can. What differs from a supervisor otherwise is in ``docs/waiting.md``.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,27 +18,31 @@ from plaita import ids, jsontext
 from plaita.client import approvals
 from plaita.client import events as publishing
 from plaita.client.events import PublishedEvent
-from plaita.client.operations import Operation, check_execution_id, check_reason, encode_input
+from plaita.client.operations import Operation, check_execution_id, check_reason
 from plaita.errors import FlowExecutionException, FlowWaitsError, InputError, RefusedError
-from plaita.flow.model import BaseNode, FlowDefinition, parse_flow
-from plaita.local import Flow
+from plaita.flow.model import BaseNode
 from plaita.nodes.execution import DEFAULT_TENANT
 from plaita.nodes.registry import NodeRegistry, get_default_registry
 from plaita.policy import approval, callbacks, event_index
 from plaita.policy.approval import Decision, NotTaken
 from plaita.policy.callbacks import Reply
+from plaita.policy.schedule import calendar
 from plaita.store import events
 from plaita.store.call import Value
 from plaita.store.events import KEPT_AT_MOST, SEEN_MS, Published
 from plaita.store.keys import Keys
 from plaita.store.suspends import EVENTS_KEPT_MS
-from plaita.testing import services
+from plaita.testing import services, telling
+from plaita.testing.given import AnyFlow, definition_of, input_of, span_ms
+from plaita.testing.telling import Told
 from plaita.testing.trial import Later, Trial, Wait, Waiting, moment
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_JUMPS = 10_000
-
-AnyFlow = Flow | FlowDefinition | Mapping[str, Any] | str | bytes | Path
+MOST_STEPS = 10_000
+MOST_TOLD = 100
+TIMER, ACTION, SCHEDULE = range(3)
+"""What is due, and in which order at one time: what is waited for, what the test planned, what starts new ones."""
 
 
 class TimeSkippingRunner:
@@ -53,9 +57,9 @@ class TimeSkippingRunner:
             trial = run(flow, {"order": 8})               # to its end; waits are not waited for
 
     ``nodes``: node types of yours, besides those registered already. ``beginning``: what the clock says at first.
-    ``max_deliveries``: how often in a row a node may fail before its execution ends in error. ``max_jumps``: a flow
-    that goes round with a delay in it never ends; after so many jumps in time of one call that is said. Not for several
-    threads.
+    ``max_deliveries``: how often in a row a node may fail before its execution ends in error. A flow that goes round
+    never ends; that is said after ``max_jumps`` jumps in time of one call, or after ``max_steps`` steps between two
+    waits. Not for several threads.
     """
 
     def __init__(
@@ -66,19 +70,22 @@ class TimeSkippingRunner:
         beginning: datetime = BEGINNING,
         max_deliveries: int = 5,
         max_jumps: int = MOST_JUMPS,
+        max_steps: int = MOST_STEPS,
     ) -> None:
         self._max_jumps = max_jumps
+        self._max_steps = max_steps
         self._registry = (get_default_registry() if registry is None else registry).copy()
         for cls in nodes:
             self._registry.register(cls)
         self._now = int(beginning.timestamp() * 1000)
         self._max_deliveries = max_deliveries
         self._trials: dict[str, Trial] = {}
-        # due at, timers before what the test does, in order; then what
+        # due at, TIMER, ACTION or SCHEDULE, in order; then what
         self._due: list[tuple[int, int, int, Callable[[], None]]] = []
         self._order = count()
         self._kept: dict[str, list[tuple[int, int, PublishedEvent, Any]]] = {}
         self._seen: dict[str, int] = {}
+        self._told: deque[Told] = deque(maxlen=MOST_TOLD)
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +107,14 @@ class TimeSkippingRunner:
         execution = ids.new_execution_id() if execution_id is None else check_execution_id(execution_id)
         if execution in self._trials:
             raise InputError(f"execution id: {execution!r} is there already")
-        given = jsontext.loads(encode_input({} if input is None else input))
-        trial = Trial(self._definition(flow), given, execution, lambda: self._now, self._max_deliveries)
+        trial = Trial(
+            definition_of(flow, self._registry),
+            input_of(input),
+            execution,
+            lambda: self._now,
+            max_deliveries=self._max_deliveries,
+            max_steps=self._max_steps,
+        )
         trial.since_order = next(self._order)
         self._trials[execution] = trial
         self._after_steps(trial, trial.go())
@@ -112,11 +125,13 @@ class TimeSkippingRunner:
         for _ in range(self._max_jumps):
             if trial.ended:
                 return trial
-            if not self._due:
+            if all(kind == SCHEDULE for _, kind, _, _ in self._due):  # starts of others, for ever
                 raise self._stuck(trial)
             self._jump()
         raise FlowExecutionException(
-            f"execution {trial.execution_id} has not ended after {self._max_jumps} jumps in time"
+            f"execution {trial.execution_id} has not ended after {self._max_jumps} jumps in time, until "
+            f"{self.now.isoformat()}: it goes round by {trial.round_by()}; "
+            "TimeSkippingRunner(max_jumps=...) allows more"
         )
 
     def cancel(self, trial: Trial, reason: str = "") -> bool:
@@ -136,20 +151,42 @@ class TimeSkippingRunner:
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let so much time pass: what becomes due meanwhile happens, each thing at its time."""
-        until = self._now + _span(days, hours, minutes, seconds)
+        until = self._now + span_ms(days, hours, minutes, seconds)
         for _ in range(self._max_jumps):
             if not self._due or self._due[0][0] > until:
                 self._now = until
                 return
             self._jump()
-        raise FlowExecutionException(f"more than {self._max_jumps} things are due until {moment(until).isoformat()}")
+        raise FlowExecutionException(
+            f"more than {self._max_jumps} things are due until {moment(until).isoformat()}; "
+            "TimeSkippingRunner(max_jumps=...) allows more"
+        )
 
     def after(
         self, action: Callable[[], object], *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
     ) -> None:
         """Plan what happens later: ``run.after(lambda: run.approve("review", by="ann"), hours=5)``. What it raises is
         raised where time is skipped."""
-        self._plan(self._now + _span(days, hours, minutes, seconds), lambda: (action(), None)[1], timer=False)
+        self._plan(self._now + span_ms(days, hours, minutes, seconds), lambda: (action(), None)[1], ACTION)
+
+    def schedule(self, flow: AnyFlow, cron: str, input: Any = None, *, tz: str = "UTC") -> list[Trial]:
+        """Start executions of a flow by the clock, as ``plaita schedule put`` makes hosts do, as time is skipped. The
+        list has those started so far, the oldest first, and grows. Raises FlowDefinitionError, InputError."""
+        definition, given = definition_of(flow, self._registry), input_of(input)
+        due = calendar(cron, tz, self._now).after(self._now)
+        started: list[Trial] = []
+
+        def fire() -> None:
+            started.append(self.start(definition, given))
+            again()
+
+        def again() -> None:
+            at = next(due, None)
+            if at is not None:
+                self._plan(at, fire, SCHEDULE)
+
+        again()
+        return started
 
     # -- what happens ---------------------------------------------------------------------------------------
 
@@ -171,6 +208,7 @@ class TimeSkippingRunner:
             return published
         self._seen[published.event_id] = self._now
         value = jsontext.loads(jsontext.dumps(data))
+        self._told.append(Told(next(self._order), event_type, correlation_id, published.event_id, value))
         if correlation_id is not None:
             kept = self._kept.setdefault(event_index.kept_digest(event_type, correlation_id), [])
             kept.append((self._now, next(self._order), published, value))
@@ -191,9 +229,10 @@ class TimeSkippingRunner:
     ) -> Reply:
         """An HTTP call to an ``http_callback`` node that waits, by its id or its URL; ``status`` and ``body`` (JSON
         text) of the answer. ``body``: bytes and text as they are, any other value as JSON. Where none waits it is 404:
-        early calls are not kept here."""
+        early calls are not kept here. Raises InputError for an id that is no such node's."""
         found = self._of_service("http_callback", callback)
         if found is None:
+            self._check_callback(callback)
             return callbacks.NOT_FOUND
         trial, wait = found
         request = services.request_of(wait.config, body, method, headers or {}, query or {})
@@ -206,8 +245,11 @@ class TimeSkippingRunner:
         """Messages for a ``redis_queue`` node that waits: bytes and text as they are, any other value as JSON; an
         object is the fields of a stream's entry. Raises RefusedError ``not_waiting``."""
         found = self._of_service("redis_queue", node)
-        if found is None or not messages:
-            raise RefusedError("not_waiting", f"no redis_queue node {node!r} waits, or there is no message for it")
+        if not messages:
+            raise InputError("messages: there is none")
+        if found is None:
+            there = self._nodes_with("redis_queue")
+            raise RefusedError("not_waiting", f"no redis_queue node {node!r} waits{telling.instead(node, there)}")
         trial, wait = found
         data = services.heard(wait.config, messages, self._now)
         self._wake(trial, ids.new_execution_id(), "redis_message", data)
@@ -236,17 +278,8 @@ class TimeSkippingRunner:
 
     # -- within ---------------------------------------------------------------------------------------------
 
-    def _definition(self, flow: AnyFlow) -> FlowDefinition:
-        if isinstance(flow, Flow):
-            return flow.definition
-        if isinstance(flow, FlowDefinition):
-            return flow
-        if isinstance(flow, Path):
-            return Flow.from_file(flow, registry=self._registry).definition
-        return parse_flow(dict(flow) if isinstance(flow, Mapping) else flow, self._registry)
-
-    def _plan(self, at: int, what: Callable[[], None], *, timer: bool) -> None:
-        heapq.heappush(self._due, (at, 0 if timer else 1, next(self._order), what))
+    def _plan(self, at: int, what: Callable[[], None], kind: int = TIMER) -> None:
+        heapq.heappush(self._due, (at, kind, next(self._order), what))
 
     def _jump(self) -> None:
         """To the next thing that is due, which then happens."""
@@ -257,16 +290,17 @@ class TimeSkippingRunner:
     def _after_steps(self, trial: Trial, later: Later | None) -> None:
         """What it does next, by itself."""
         if later is not None:
-            self._plan(later.at, lambda: self._try_again(trial), timer=True)
+            self._plan(later.at, lambda: self._try_again(trial))
             return
         wait = trial.wait
         if wait is None:
             return
+        wait.since_order = next(self._order)
         early = self._early(trial, wait)
         if early is not None:
             self._wake(trial, early[0].event_id, early[0].event_type, early[1])
         elif wait.deadline is not None:
-            self._plan(wait.deadline, lambda: self._time_is_up(trial, wait.number), timer=True)
+            self._plan(wait.deadline, lambda: self._time_is_up(trial, wait.number))
 
     def _try_again(self, trial: Trial) -> None:
         if not trial.ended:
@@ -318,8 +352,23 @@ class TimeSkippingRunner:
     def _asked(self, named: str) -> tuple[Trial, Wait]:
         found = self._of_service("approval", named)
         if found is None:
-            raise approvals.refused("no_approval", named, "")
+            refused = approvals.refused("no_approval", named, "")
+            raise RefusedError(refused.reason, f"{refused}{telling.instead(named, self._nodes_with('approval'))}")
         return found
+
+    def _check_callback(self, named: str) -> None:
+        """Whoever calls by the id of a node means one that there is; a URL may be any."""
+        plans = [(node, plan) for trial in self._trials.values() for node, plan in trial.flow.plans.items()]
+        there = sorted({node for node, plan in plans if plan.type == "http_callback"})
+        if "/" not in named and named not in there:
+            raise InputError(
+                f"callback: no flow here has an http_callback node {named!r}{telling.instead(named, there)}"
+            )
+
+    def _nodes_with(self, service: str) -> list[str]:
+        """The nodes at which somebody waits for this service."""
+        waits = (trial.wait for trial in self._trials.values())
+        return sorted({wait.node_id for wait in waits if wait is not None and wait.service == service})
 
     def _of_service(self, service: str, named: str) -> tuple[Trial, Wait] | None:
         """Who waits for this service, by the id of its node, of its task, or its URL. InputError where several do."""
@@ -335,15 +384,11 @@ class TimeSkippingRunner:
             raise InputError(f"{service}: several wait at node {named!r}; name one of {which}")
         return found[0] if found else None
 
-    def _stuck(self, trial: Trial) -> FlowWaitsError | RefusedError:
+    def _stuck(self, trial: Trial) -> FlowWaitsError:
         waiting = trial.waiting
         assert waiting is not None  # else it has ended, or something is due
-        what = f"an event of type {waiting.event_type!r} for {waiting.correlation_id!r}"
-        if waiting.approval_id is not None:
-            what = f"the approval {waiting.approval_id!r} by {', '.join(waiting.undecided)}"
         return FlowWaitsError(
-            f"node {waiting.node_id!r} waits for {what}, without a deadline, and nothing is planned: use start(), then "
-            "publish(), approve() or reject(), or plan that with after()",
+            telling.stuck(trial, self._told),
             node=waiting.node_id,
             subscription={"event_type": waiting.event_type, "event_filter": waiting.event_filter},
         )
@@ -356,10 +401,3 @@ def _answer(asking: Operation[PublishedEvent], answer: Published) -> PublishedEv
         published: PublishedEvent = done.value
         return published
     raise AssertionError("publishing is one call")
-
-
-def _span(days: float, hours: float, minutes: float, seconds: float) -> int:
-    span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if span < timedelta(0):
-        raise InputError(f"time: {span} is negative; it only goes on")
-    return round(span.total_seconds() * 1000)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from plaita import jsontext
-from plaita.errors import CODE_CANCELLED, FlowCancelledException
+from plaita.errors import CODE_CANCELLED, FlowCancelledException, FlowExecutionException
 from plaita.flow.engine import Action
 from plaita.flow.failure import error_info
 from plaita.flow.model import FlowDefinition
@@ -27,6 +27,7 @@ from plaita.policy.retry import Next, after_failure
 from plaita.testing.services import callback_key
 
 _log = logging.getLogger("plaita.testing")
+MOST_NODES = 10
 TERMINAL = frozenset(("completed", "error", "cancelled"))
 
 
@@ -52,7 +53,8 @@ class Waiting:
 class Wait:
     """A wait under way. ``number`` tells it from the others of its execution. ``places``: where events find it; None
     where a service ends it: ``service`` names that, ``task_id`` the task, ``config`` tells what is wanted of it.
-    ``decisions``: of an approval. Times are epoch ms of the runner's clock."""
+    ``decisions``: of an approval. Times are epoch ms of the runner's clock; ``since_order`` tells the events that came
+    before it from those after, though both have one time."""
 
     number: int
     node_id: str
@@ -66,6 +68,7 @@ class Wait:
     task_id: str
     config: dict[str, Any]
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    since_order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,14 @@ class Trial:
     ``suspended``, ``completed``, ``error``, ``cancelled``."""
 
     def __init__(
-        self, flow: FlowDefinition, given: Any, execution_id: str, now_ms: Callable[[], int], max_deliveries: int
+        self,
+        flow: FlowDefinition,
+        given: Any,
+        execution_id: str,
+        now_ms: Callable[[], int],
+        *,
+        max_deliveries: int,
+        max_steps: int,
     ) -> None:
         self.flow = flow
         self.execution_id = execution_id
@@ -97,6 +107,7 @@ class Trial:
         """Events that are told apart from its start by order, though both have one time."""
         self._now_ms = now_ms
         self._max_deliveries = max_deliveries
+        self._max_steps = max_steps
         self._run = LocalRun(
             flow, given, execution_id=execution_id, now_ms=now_ms, callback_key=callback_key(execution_id)
         )
@@ -106,7 +117,9 @@ class Trial:
         self._again: tuple[Action, Any] = ("execute", None)
 
     def __repr__(self) -> str:
-        return f"<Trial {self.execution_id} {self.status}>"
+        where = f" at {self.wait.node_id!r}" if self.wait is not None else ""
+        why = f": {self.error.message}" if self.error is not None else ""
+        return f"<Trial {self.execution_id} {self.status}{where}{why}>"
 
     @property
     def ended(self) -> bool:
@@ -158,9 +171,9 @@ class Trial:
         return self.go_again()
 
     def go_again(self) -> Later | None:
-        """The step that is due, and those after it."""
+        """The step that is due, and those after it. Raises FlowExecutionException where they do not end."""
         action, event = self._again
-        while True:
+        for _ in range(self._max_steps):
             node_id = self._run.next_node
             self.wait = None
             self.status = "running"
@@ -172,6 +185,16 @@ class Trial:
             if not isinstance(outcome, Advanced):
                 return None
             action, event = self._again = ("execute", None)
+        raise FlowExecutionException(
+            f"execution {self.execution_id} has taken {self._max_steps} steps without a wait: it goes round by "
+            f"{self.round_by()}; TimeSkippingRunner(max_steps=...) allows more",
+            node=self._run.next_node,
+        )
+
+    def round_by(self) -> str:
+        """Where a flow that does not end goes: the nodes of its last steps."""
+        last = list(dict.fromkeys(self.visited[-100:]))
+        return ", ".join(map(repr, last[:MOST_NODES])) + (", ..." if len(last) > MOST_NODES else "")
 
     def cancel(self, reason: str) -> None:
         """End it; a node that waits undoes what it began."""

@@ -309,3 +309,116 @@ def test_the_runners_types_are_its_own(run: TimeSkippingRunner) -> None:
     assert run(chain({"type": "flaky", "id": "n"})).status == "completed"
     with TimeSkippingRunner() as other, pytest.raises(FlowDefinitionError, match="flaky"):
         other(chain({"type": "flaky", "id": "n"}))
+
+
+STUCK: list[tuple[dict[str, Any], list[tuple[str, Any, str | None]], str]] = [
+    (event("paid"), [], r"is planned\. Use start\(\), then publish\('paid', data\), or plan that with after\(\)"),
+    (event("paid", correlation_id="c"), [], r"publish\('paid', data, correlation_id='c'\)"),
+    (event("paid"), [("payed", 1, None)], r"Published and not for it: 'payed': another type\. Use"),
+    (event("paid"), [("paid", 1, "y")], r"'paid' for 'y': another correlation"),
+    (event("paid", correlation_id="c"), [("paid", 1, None)], "no correlation, and the node says correlationId 'c'"),
+    (event("paid", event_filter={"a.b": 7}), [("paid", {"a": 1}, None)], "its data have nothing at 'a.b'"),
+    (event("paid", event_filter={"a.b": 7}), [("paid", {"a": {"b": "7"}}, None)], "have '7' at 'a.b', 7 is wanted"),
+    (event("paid", event_filter={"b": True}), [("paid", {"b": 1}, "x")], "have 1 at 'b', true is wanted"),
+    ({**REVIEW, "subscription_timeout": None}, [], r"approve\('review', by=\.\.\.\) or reject\('review', by=\.\.\.\)"),
+    (
+        {"type": "http_callback", "id": "cb", "callback_timeout_minutes": 0},
+        [],
+        r"a call to its URL.*call\('cb', body\)",
+    ),
+    ({"type": "redis_queue", "id": "q", "queue_name": "jobs"}, [], r"a message of 'jobs'.*message\('q', message\)"),
+]
+
+
+@pytest.mark.parametrize(("node", "published", "said"), STUCK)
+def test_why_nothing_ends_a_wait_is_said(
+    run: TimeSkippingRunner, node: dict[str, Any], published: list[tuple[str, Any, str | None]], said: str
+) -> None:
+    trial = run.start(chain(node), {"amount": 1}, execution_id="x")
+    for event_type, data, correlation in published:
+        run.publish(event_type, data, correlation)
+    with pytest.raises(FlowWaitsError, match=said):
+        run.finish(trial)
+
+
+def test_an_event_that_was_published_too_early_is_named(run: TimeSkippingRunner) -> None:
+    run.publish("b", 1, "x")
+    trial = run.start(chain(event("a", "a"), event("b", "b")), execution_id="x")
+    run.publish("b", 2)
+    run.publish("a")
+    with pytest.raises(FlowWaitsError) as caught:
+        run.finish(trial)
+    assert "'b' for 'x': it came before the execution was started" in str(caught.value)
+    assert "'b': it came before the wait began, and without a correlation nobody keeps it" in str(caught.value)
+    for _ in range(7):
+        run.publish("c")
+    with pytest.raises(FlowWaitsError, match="and 5 more"):
+        run.finish(trial)
+
+
+def test_a_flow_that_goes_round_is_told_where(run: TimeSkippingRunner) -> None:
+    waits = chain(delay(60))
+    waits["nodes"][1]["next"] = "d"
+    with pytest.raises(FlowExecutionException, match=r"50 jumps in time, until 2026-01-01T00:50:00.*goes round by 'd'"):
+        run(waits)
+    busy = chain({"type": "mock", "id": "a"}, {"type": "mock", "id": "b"})
+    busy["nodes"][2]["next"] = "a"
+    with pytest.raises(
+        FlowExecutionException, match=r"has taken 10000 steps without a wait: it goes round by '[ab]', "
+    ):
+        run(busy)
+    run.start(waits)
+    with pytest.raises(FlowExecutionException, match="more than 50 things are due"):
+        run.advance(days=1)
+
+
+def test_a_name_that_nobody_has_is_told_with_the_nearest(run: TimeSkippingRunner) -> None:
+    run.start(chain(REVIEW), {"amount": 1})
+    run.start(chain({"type": "http_callback", "id": "signed"}, {"type": "redis_queue", "id": "q", "queue_name": "q"}))
+    with pytest.raises(RefusedError, match="did you mean 'review'"):
+        run.approve("reviw", by="ann")
+    with pytest.raises(InputError, match="an http_callback node 'singed'; did you mean 'signed'"):
+        run.call("singed")
+    assert run.call("/callback/x/y").status == 404, "a URL may be any"
+    with pytest.raises(RefusedError, match=r"no redis_queue node 'q' waits; nothing of that kind waits"):
+        run.message("q", 1)
+    with pytest.raises(InputError, match="messages: there is none"):
+        run.message("q")
+    with pytest.raises(InputError, match=r"the name of a file; give Path\('flow.json'\)"):
+        run.start("flow.json")
+
+
+@pytest.mark.parametrize("span", [{"days": 10**9}, {"hours": "1"}, {"days": 40_000}, {"hours": float("nan")}])
+def test_what_is_no_time_is_refused(run: TimeSkippingRunner, span: Any) -> None:
+    with pytest.raises(InputError, match="time: "):
+        run.advance(**span)
+    assert run.now == START
+
+
+def test_a_trial_shows_where_it_is_and_why_it_failed(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(event("paid", timeout="PT1H")), execution_id="x")
+    assert repr(trial) == "<Trial x suspended at 'e'>"
+    run.advance(hours=1)
+    assert repr(trial).startswith("<Trial x error: ")
+    assert "no event of type 'paid' came in time" in repr(trial)
+
+
+def test_E5_a_schedule_starts_executions_as_time_goes_by(run: TimeSkippingRunner) -> None:
+    flow = chain(
+        {"type": "assignment", "id": "at", "output": "{% $INPUT.to %} {% $F.now('%m-%d %H:%M') %}"}, output="$NODE.at"
+    )
+    started = run.schedule(flow, "30 2 * * *", {"to": "ann"}, tz="Europe/Berlin")
+    assert started == []
+    run.advance(days=2)
+    assert [one.output for one in started] == ["ann 01-01 01:30", "ann 01-02 01:30"]
+    with pytest.raises(FlowWaitsError):
+        run(chain(event("paid")))  # what a schedule starts ends no wait of others
+    with pytest.raises(InputError, match="cron: "):
+        run.schedule(flow, "0 0 31 2 *")
+
+
+def test_E5_a_schedule_keeps_the_calendar_of_its_zone() -> None:
+    with TimeSkippingRunner(beginning=datetime(2026, 3, 27, tzinfo=UTC)) as run:
+        started = run.schedule(chain(output="$F.now('%m-%d %H:%M')"), "30 2 * * *", tz="Europe/Berlin")
+        run.advance(days=4)
+        assert [one.output for one in started] == ["03-27 01:30", "03-28 01:30", "03-29 01:00", "03-30 00:30"]
