@@ -359,9 +359,8 @@ class Settler:
         """The checkpoint before the stopped step is kept (ledger S8). A carrier that could not be run is still seen
         (Q9)."""
         reason = held.cancel or "cancelled"
-        error = records.error(
-            held, f"cancelled: {reason}", code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException"
-        )
+        what = "cancelled" if reason == "cancelled" else f"cancelled: {reason}"  # the first: no reason was given
+        error = records.error(held, what, code=CODE_CANCELLED, cause="cancel", exception="FlowCancelledException")
         error["error_type"] = FlowErrorType.FLOW_ERROR.value
         begun = held.step_started > 0 or held.node_id in held.timings
         end = self._finish(

@@ -42,9 +42,7 @@ def request_of(
 
 def answered(config: Mapping[str, Any], request: Request, now_ms: int) -> tuple[Reply, dict[str, Any] | None]:
     """The answer to a call, and what the node is told of it where it ends the wait."""
-    if len(request.body) > callbacks.MAX_BODY_BYTES:
-        return callbacks.TOO_LARGE, None
-    refused = callbacks.refusal(config, request)
+    refused = callbacks.unreadable(request) or callbacks.refusal(config, request)
     if refused is not None:
         return refused, None
     return callbacks.success(config), callbacks.event_data(config, DEFAULT_TENANT, request, now_ms)

@@ -198,15 +198,14 @@ class Trial:
 
     def cancel(self, reason: str) -> None:
         """End it; a node that waits undoes what it began."""
+        node = self._run.next_node
         if self.wait is not None:
             outcome = self._run.step("cancelled")
             if isinstance(outcome, Failed):
                 _log.warning("on_cancel of node %r: %s", outcome.node_id, outcome.error.message)
-        node = self._run.next_node
         self.wait, self.status, self.changed_ms = None, "cancelled", self._now_ms()
-        error = FlowCancelledException(
-            f"cancelled: {reason}" if reason else "cancelled", code=CODE_CANCELLED, node=node
-        )
+        text = f"FlowCancelledException: cancelled{f': {reason}' if reason else ''}"
+        error = FlowCancelledException(text, code=CODE_CANCELLED, node=node)
         self.error = error_info(error, retryable=False)
 
     def stands_under(self, event_type: str, correlation: str | None, data: Any) -> bool:
