@@ -107,10 +107,16 @@ class EarlyCall:
 
     @classmethod
     def of_record(cls, record: bytes) -> Self:
-        said = jsontext.loads(record)
-        method, path, headers, query = said["request"]
-        request = Request(method, path, headers, query, base64.b64decode(said["body"]))
-        return cls(Place(*said["place"]), request, said["at"])
+        """Raises ValueError for what ``to_record`` did not give."""
+        try:
+            said = jsontext.loads(record)
+            method, path, headers, query = said["request"]
+            request = Request(str(method), str(path), dict(headers), dict(query), base64.b64decode(said["body"]))
+            prefix, tenant, execution_id, node_id, visit = said["place"]
+            place = Place(str(prefix), str(tenant), str(execution_id), str(node_id), int(visit))
+            return cls(place, request, int(said["at"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"no call that is kept ({type(error).__name__})") from None
 
 
 def kept_name(place: Place) -> str:

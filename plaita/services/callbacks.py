@@ -125,13 +125,18 @@ class EarlyCalls:
         while True:
             page = await served(self._host, callbacks.kept(self._host.keys, cursor))
             for name, record in page.records:
-                if await self._is_useless(EarlyCall.of_record(record)):
+                if await self._is_useless(record):
                     await served(self._host, callbacks.drop(self._host.keys, name))
             cursor = page.cursor
             if cursor == "0":
                 return
 
-    async def _is_useless(self, call: EarlyCall) -> bool:
+    async def _is_useless(self, record: bytes) -> bool:
+        try:
+            call = EarlyCall.of_record(record)
+        except ValueError as error:
+            self._host.tell("error", "callback.unreadable", why=error)
+            return True
         if wall_ms() - call.at_ms > KEPT_MS:
             return True
         row = await _row(self._host, call.place)

@@ -74,7 +74,12 @@ def _call_name(held: Held, service: dict[str, Any]) -> str:
 def judged(held: Held, wait: Suspend, open_: Suspended, stats: Stats) -> Suspend:
     """The same wait, once what came before it has been looked at."""
     if open_.call:
-        return _with_call(held, wait, EarlyCall.of_record(open_.call), stats)
+        try:
+            call = EarlyCall.of_record(open_.call)
+        except ValueError as error:
+            logs.error("callback.unreadable", execution_id=held.execution_id, node=held.node_id, why=error)
+            return replace(wait, call="refused")
+        return _with_call(held, wait, call, stats)
     return _with_events(held, wait, open_.early)
 
 

@@ -363,6 +363,23 @@ def test_an_early_call_of_an_execution_that_is_over_is_dropped(there: Callbacks)
     assert there.call({})[0][0] == 409
 
 
+UNREADABLE = [b"?", b"[]", b"{}", b'{"place":["","default"],"request":["POST","/","",""],"body":"","at":1}']
+
+
+@pytest.mark.parametrize("record", UNREADABLE)
+def test_E1_an_early_call_that_nobody_can_read_stops_neither_its_wait_nor_the_service(
+    there: Callbacks, record: bytes
+) -> None:
+    held = there.running()
+    there.world.raw("HSET", there.keys.early_callbacks, kept_name(PLACE), record, "other", record)
+    there.wait(held)
+    assert there.data() is None
+    assert there.world.raw("HKEYS", there.keys.early_callbacks) == [b"other"]
+    assert [event for event, _ in there.look().said] == ["callback.unreadable"]
+    assert there.world.raw("EXISTS", there.keys.early_callbacks) == 0
+    assert there.call({})[0][0] == 200
+
+
 def test_a_call_after_the_time_was_up(there: Callbacks) -> None:
     there.wait()
     there.world.wake(kind="timeout", event_id="")
