@@ -253,7 +253,7 @@ class Keys:
 
     @property
     def schedules_turn(self) -> str:
-        """That somebody looked for lost due times a short while ago."""
+        """When somebody last looked for lost due times, epoch ms."""
         return f"{self.queue}:schedules:turn"
 
     def schedule_member(self, schedule_id: str) -> str:

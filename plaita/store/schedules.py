@@ -152,8 +152,15 @@ def next_number(keys: Keys) -> Call[int]:
 
 def turn(keys: Keys, every_ms: int) -> Call[bool]:
     """Whether it is this caller's turn to look through the schedules of all tenants: one host's in so long."""
-    words = ("SET", keys.schedules_turn, "1", "NX", "PX", every_ms)
-    return Call("schedules.turn", None, (keys.schedules_turn,), words, "writer", False, lambda reply: reply is not None)
+    return Call(
+        "schedules.turn",
+        script("schedule_turn"),
+        (keys.schedules_turn,),
+        (every_ms,),
+        "writer",
+        False,
+        lambda reply: reply[0] == 1,
+    )
 
 
 def tenants(keys: Keys, cursor: str = "0", count: int = PAGE) -> Call[tuple[str, list[str]]]:

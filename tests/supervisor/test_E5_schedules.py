@@ -103,3 +103,13 @@ def test_E1_without_services_nothing_is_fired_and_the_next_host_does_it(world: W
     assert raw(world, "ZSCORE", world.keys.schedules_due, member) == due
     world.serving(instance="two", **PLAIN)
     until(lambda: raw(world, "LLEN", world.keys.schedule_fires("s")), "it is fired")
+
+
+def test_E5_due_times_that_were_lost_come_back_when_a_supervisor_starts(world: World) -> None:
+    put(world, ["a", "b"], 0)
+    raw(world, "DEL", world.keys.schedules_due)
+    supervisor = world.serving(**PLAIN)
+    until(lambda: raw(world, "ZCARD", world.keys.schedules_due) == 2, "both are back")
+    supervisor.wait_status(lambda s: s["counters"]["schedules_put_back"] == 2, "and told")
+    assert {one["status"] for one in world.client.schedules()} == {"running"}
+    assert supervisor.text().count("event=schedule.put_back") == 2

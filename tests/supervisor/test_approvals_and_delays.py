@@ -163,6 +163,23 @@ def test_a_delay_of_days_stands_in_redis_whatever_becomes_of_the_hosts(world: Wo
     assert left_of_waits(world) == []
 
 
+def test_29_a_host_that_takes_no_work_moves_what_is_due_for_the_others(world: World) -> None:
+    """Paused, draining, without services: the carrier goes to the stream, where a host that works finds it."""
+    world.chain("f", {"type": "delay", "id": "w", "delay_seconds": 3, "delay_unit": "days"})
+    host = world.serving("--no-services", **PATIENT)
+    executions = [world.start("f"), world.start("f")]
+    for execution in executions:
+        suspended(world, execution)
+    for execution, shut, opened in zip(executions, ("pause", "drain"), ("resume", "undrain"), strict=True):
+        host.ask(shut)
+        host.wait_status(lambda s: not s["serving"], shut)
+        raw(world, "ZADD", world.keys.delayed, "XX", 1, timer(world, execution)[0])
+        until(lambda: raw(world, "XLEN", world.keys.wake) == 1, f"moved by a host in {shut}")
+        assert world.get(execution)["status"] == "suspended"
+        host.ask(opened)
+        assert world.wait(execution)["status"] == "completed"
+
+
 def test_rule_15_a_limit_that_is_shorter_than_the_delay_is_a_timeout(world: World) -> None:
     delay = {"type": "delay", "id": "w", "delay_seconds": 3600, "timeout": 200}
     world.chain("f", delay)
