@@ -24,14 +24,14 @@ from plaita.policy.lifecycle import State
 from plaita.policy.tenants import DISABLED, Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
 from plaita.server.in_process import ThreadPool
-from plaita.store import carriers, registry, server, tenants
-from plaita.store.call import Unavailable, Value
+from plaita.store import carriers, registry, tenants
+from plaita.store.call import Answer, Value
 from plaita.store.carrier_of import carrier_of
 from plaita.store.carriers import Entry
 from plaita.store.executions import Row
 from plaita.store.keys import DEFAULT_TENANT, TERMINAL, Keys
 from plaita.store.runner_async import AsyncRunner, RunnerState
-from plaita.supervisor import capacity, logs, rights
+from plaita.supervisor import capacity, logs, meeting
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.consumer import Consumer
 from plaita.supervisor.failover import Failover
@@ -173,7 +173,7 @@ class Host:
         """Meet the server, be registered, keep leases. An entry that Redis does not take is tried again while it works
         (ledger G3). Raises UnreachableError, InputError."""
         try:
-            await asyncio.wait_for(self._meet_server(), CONNECT_S)
+            await asyncio.wait_for(meeting.meet(self._runner, self._keys, self._unmet, 0.1), CONNECT_S)
             if self._config.registry:
                 await asyncio.wait_for(self._registrar.claim(), CONNECT_S)
         except TimeoutError:
@@ -186,23 +186,12 @@ class Host:
         self._background(self._failover.run())
         self._housekeeping.start()
 
+    def _unmet(self, answer: Answer[Any]) -> None:
+        self._gate.set("redis", False, value=getattr(answer, "error", "") or "no answer")
+
     def _taken(self, error: IdentityTaken) -> None:
         logs.error("worker.fatal", reason=error)
         self.drain()
-
-    async def _meet_server(self) -> None:
-        while True:
-            answer = await self._runner.run(server.server_info(self._keys))
-            if isinstance(answer, Value):
-                if answer.value.cluster_enabled:
-                    raise InputError("the server is a Redis Cluster, which plaita does not run on")
-                if lacks := await rights.missing(self._runner, self._keys):
-                    raise InputError(lacks)
-                return
-            if isinstance(answer, Unavailable) and answer.auth:
-                raise InputError(f"the server refuses us ({answer.error})")
-            self._gate.set("redis", False, value=getattr(answer, "error", "") or "no answer")
-            await asyncio.sleep(0.1)
 
     def consume(self) -> None:
         """Take from the queue from now on. Only from now on it is ``running`` to others, who might send it work: a

@@ -22,11 +22,11 @@ from plaita.policy.lifecycle import Action, Event, State, Wish
 from plaita.policy.service_manager import Facts
 from plaita.policy.tenants import Verdict
 from plaita.runtime_config import SupervisorConfig, effective, generations
-from plaita.store import registry, server
-from plaita.store.call import Unavailable, Value
+from plaita.store import registry
+from plaita.store.call import Answer, Value
 from plaita.store.carriers import Entry
 from plaita.store.runner_async import RunnerState
-from plaita.supervisor import crash_points, logs, rights
+from plaita.supervisor import crash_points, logs, meeting
 from plaita.supervisor.carries import Carries
 from plaita.supervisor.commands import Commands
 from plaita.supervisor.connection_log import ConnectionLog, WaitingLog
@@ -464,25 +464,14 @@ class Supervisor:
 
     async def _meet_server(self) -> None:
         waiting = WaitingLog()
-        while True:
-            answer = await self._runner.run(server.server_info(self._keys))
-            if isinstance(answer, Value):
-                info = answer.value
-                self._life.server = f"{info.product} {info.version}"
-                if info.cluster_enabled:
-                    raise InputError(
-                        "redis_url: the server is a Redis Cluster, which plaita does not run on; "
-                        "split by --key-prefix over several single servers instead"
-                    )
-                if lacks := await rights.missing(self._runner, self._keys):
-                    raise InputError(f"redis_url: {lacks}")
-                return
-            if isinstance(answer, Unavailable) and answer.auth:
-                raise InputError(f"redis_url: the server refuses us ({answer.error})")
+
+        def waits(answer: Answer[Any]) -> None:
             if waiting.said == 0 and self._config.registry:
                 self._registrar.failed(why(answer))
             waiting.say(type(answer).__name__, why(answer))
-            await asyncio.sleep(0.25)
+
+        info = await meeting.meet(self._runner, self._keys, waits, 0.25)
+        self._life.server = f"{info.product} {info.version}"
 
     def _ready_if_complete(self) -> None:
         if not self._missing and self._life.state is State.STARTING:
