@@ -81,6 +81,12 @@ class HttpCallbackNode(EventNode):
             "validate_params": lambda raw: _object("validate_params", raw),
         }
         self._judge_written(preparation, checks)
+        if self.callback_method == "GET" and (self.auth_token is None or not self.require_auth):
+            preparation.warn(
+                "callback_method",
+                "GET: whatever follows the URL ends the wait, also a mail gateway that looks at links; POST is for "
+                "what people decide",
+            )
         if self.require_auth and self.auth_type != "token" and self.auth_token is None:
             preparation.problem("auth_token", f"auth_type {self.auth_type!r} needs it")
 

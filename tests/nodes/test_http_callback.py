@@ -124,6 +124,27 @@ def test_rule_3_bad_fields_are_refused_when_read(registry: NodeRegistry, fields:
     assert SECRET not in str(problem)
 
 
+@pytest.mark.parametrize(
+    ("fields", "warned"),
+    [
+        ({"callbackMethod": "get"}, True),
+        ({"callbackMethod": "GET", "authToken": SECRET, "requireAuth": False}, True),
+        ({"callbackMethod": "GET", "authToken": SECRET}, False),
+        ({"callbackMethod": "POST"}, False),
+    ],
+)
+def test_trouble_68_a_link_that_anything_may_follow_is_warned_of(
+    registry: NodeRegistry, fields: dict[str, Any], warned: bool
+) -> None:
+    nodes = [
+        {"type": "start", "id": "s", "next": "w"},
+        {"id": "w", "type": "http_callback", "next": "e", **fields},
+        {"type": "end", "id": "e"},
+    ]
+    said = [str(one) for one in parse_flow({"flow_id": "f", "nodes": nodes}, registry).warnings]
+    assert any("whatever follows the URL" in one for one in said) == warned
+
+
 def test_a_limit_of_less_than_a_millisecond_is_one(registry: NodeRegistry) -> None:
     assert step(registry, callbackTimeoutMinutes=0.000001).subscription["timeout_ms"] == 1
     assert step(registry, callbackTimeoutMinutes=0).subscription["timeout_ms"] is None
