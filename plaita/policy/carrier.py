@@ -19,6 +19,7 @@ from plaita import jsontext
 from plaita.errors import InputError
 from plaita.ids import MAX_ID_LENGTH, check_id
 from plaita.policy.age import first_enqueued_ms
+from plaita.policy.event_index import DATA_STANDS_IN
 from plaita.policy.generations import Stamps
 
 TASK_SCHEMA_VERSION = 1
@@ -123,7 +124,7 @@ def payload_fields(fields: Mapping[bytes, bytes]) -> Mapping[str, Any]:
     if len(raw) > MAX_PAYLOAD_BYTES:
         return {}
     try:
-        value = jsontext.loads(raw)
+        value = jsontext.loads(raw, within=0)
     except jsontext.JSONTextError:
         return {}
     return value if isinstance(value, dict) else {}
@@ -165,13 +166,13 @@ def read_carrier(
     if len(raw) > MAX_PAYLOAD_BYTES:
         return Malformed(f"payload: {len(raw)} bytes; at most {MAX_PAYLOAD_BYTES}")
     try:
-        payload = _PAYLOAD.validate_python(jsontext.loads(raw))
+        payload = _PAYLOAD.validate_python(jsontext.loads(raw, within=0))
         return _carrier(payload, schema_version, queue, entry_id, fields)
     except jsontext.JSONTextError as error:
         return Malformed(f"payload: {error}")
     except ValidationError as error:
         return Malformed(f"payload: {_first(error)}")
-    except InputError as error:
+    except (InputError, jsontext.JSONValueError) as error:
         return Malformed(f"payload: {error}")
 
 
@@ -196,6 +197,8 @@ def _carrier(
     params: bytes | None = None
     if start is not None and not start.input_in_row:
         params = jsontext.dumps({} if start.params is None else start.params)
+    if resume is not None and resume.data is not None:
+        jsontext.check(resume.data, "data", within=DATA_STANDS_IN)
     return Carrier(
         execution_id=check_id(execution_id, "execution_id"),
         tenant_id=check_id(payload.tenant_id or "default", "tenant_id"),

@@ -11,12 +11,13 @@ from plaita.policy.copies import inherited
 
 REASON_MAX = 500
 READABLE_MAX = 1024 * 1024
+STANDS_IN = 8  # levels around a payload, at most: of the envelope, of what is told of it
 
 
 def _readable(data: bytes) -> Any:
     """JSON as it stands where it can be read, else the bytes as base64, so that nothing is lost."""
     try:
-        return jsontext.loads(data)
+        return jsontext.loads(data, within=STANDS_IN)
     except jsontext.JSONTextError:
         return {"base64": base64.b64encode(data).decode("ascii")}
 
@@ -91,7 +92,7 @@ def read(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     if raw is None:  # written by a script, which knows no JSON: its fields are the envelope
         return {name.decode("utf-8", "replace"): _readable_text(value) for name, value in fields.items()}
     try:
-        value = jsontext.loads(raw)
+        value = jsontext.loads(raw, within=0)
     except jsontext.JSONTextError as error:
         return {"reason": f"unreadable envelope: {error}", "payload": _readable(raw)}
     return value if isinstance(value, dict) else {"reason": "no envelope", "payload": value}

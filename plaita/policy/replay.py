@@ -220,7 +220,7 @@ def _bytes(text: Any) -> bytes:
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     try:
-        value = jsontext.loads(raw)
+        value = jsontext.loads(raw, within=0)
     except jsontext.JSONTextError:
         return None
     return value if isinstance(value, dict) else None

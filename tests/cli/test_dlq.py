@@ -117,6 +117,7 @@ def test_Q7_show_has_what_a_replay_must_inherit(letters: Letters, plaita: Run) -
         ),
         ({"payload": b"\xff\x00"}, {"execution_id": None}),
         ({"payload": b"[1]"}, {"execution_id": None, "attempts": None}),
+        ({"payload": b"[" * 300 + b"]" * 300}, {"execution_id": None}),
         ({"payload": json.dumps({"reason": 7, "dead_lettered_at": "soon", "payload": [1]})}, {"reason": 7}),
     ],
 )

@@ -402,6 +402,7 @@ BROKEN: list[bytes] = [
     b'{"type":"resume","execution_id":"e","resume_type":"bogus"}',
     b'{"type":"resume","execution_id":["e"],"resume_type":"continue"}',
     b"[" * 100_000,
+    b'{"type":"start","flow_id":"f","params":' + b"[" * 300 + b"]" * 300 + b"}",
 ]
 
 

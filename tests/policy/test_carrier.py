@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from typing import Any, get_args
@@ -94,6 +95,11 @@ def test_S6_a_wake_says_in_its_entry_which_wait_it_is_for() -> None:
         (b'{"type":"start","flow_id":"f","params":NaN}', "JSON"),
         (b'{"type":"start","flow_id":"f","params":' + b"9" * 5000 + b"}", "digits"),
         (b"[" * 100_000, "JSON"),
+        (b'{"type":"start","flow_id":"f","params":' + b"[" * 300 + b"]" * 300 + b"}", "deeper"),
+        (
+            b'{"type":"resume","resume_type":"event","execution_id":"e","data":' + b"[" * 245 + b"]" * 245 + b"}",
+            "deeper",
+        ),
     ],
 )
 def test_Q9_malformed_names_what_is_wrong(payload: Any, word: str) -> None:
@@ -150,6 +156,23 @@ def test_Q5_an_envelope_is_read_as_it_was_written() -> None:
     assert found["payload"] == {"n": 912345678901234567890}
     assert (found["reason"], found["cause"], found["delivery_count"]) == ("max_deliveries=5", "SIGKILL", 5)
     assert len(found["raw_fields"]) == 2
+
+
+@pytest.mark.parametrize("depth", [1, 240, 250, 256, 300, 1000, 2000])
+def test_Q5_a_payload_is_in_the_envelope_however_deep_it_is(depth: int) -> None:
+    payload = b"[" * depth + b"]" * depth
+    fields = dead_letter.envelope(
+        reason="r",
+        cause="malformed",
+        source_stream="q",
+        source_id="1-0",
+        fields={b"payload": payload},
+        schema_version=1,
+        dead_lettered_at_ms=1_000,
+        attempts=5,
+    )
+    found = dead_letter.read({name.encode(): value for name, value in fields})["payload"]
+    assert (base64.b64decode(found["base64"]) if depth > 248 else jsontext.dumps(found)) == payload
 
 
 def test_Q5_an_unreadable_envelope_says_so() -> None:
