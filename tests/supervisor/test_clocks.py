@@ -6,7 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from carriers_by_hand import raw
 from hosts import NODES, World, until
+
+from plaita.client import schedules
+from plaita.store.call import Call
 
 HOUR, TEN_YEARS = 3600, 10 * 365 * 86_400
 WRONG = Path(__file__).parent / "wrong_clock"
@@ -64,4 +68,20 @@ def test_43_44_no_lease_is_stolen_by_a_clock(world: World) -> None:
     executions = [world.start("short") for _ in range(6)]
     assert {world.wait(execution)["status"] for execution in executions} == {"completed"}
     until(lambda: world.stats().delayed == 0, "nothing is left")
+    check_schedules(world)
     assert [one.stop(), two.stop()] == [0, 0]
+
+
+def check_schedules(world: World) -> None:
+    """Both hosts look at them, an hour behind and years ahead: due times are those of the server."""
+    world.client.put_schedule("s", "short", "* * * * *", misfire="all")
+    now: int = world.do(Call("test.time", None, (), ("TIME",), "writer", True, lambda reply: int(reply[0])))
+    first = (now // 60 - 2) * 60_000
+    raw(world, "ZADD", world.keys.schedules_due, "XX", first, world.keys.schedule_member("s"))
+    until(lambda: raw(world, "LLEN", world.keys.schedule_fires("s")) >= 3, "three due times have passed")
+    fires = world.client.perform(schedules.history(world.keys, "s"))["fires"]
+    assert {one["enqueue"] for one in fires} == {"ok"}
+    wanted = [f"sched:s:due:{first + place * 60_000}" for place in reversed(range(len(fires)))]
+    assert [one["dedup_key"] for one in fires] == wanted
+    assert {world.wait(one["execution_id"])["status"] for one in fires} == {"completed"}
+    assert float(raw(world, "ZSCORE", world.keys.schedules_due, world.keys.schedule_member("s"))) <= (now + 120) * 1000
