@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from plaita import jsontext
 from plaita.errors import InputError
+from plaita.policy.event_index import DATA_STANDS_IN
 
 Decision = Literal["approve", "reject"]
 HOUR_MS = 3_600_000
 MAX_FORM_BYTES = 16 * 1024
+FORM_STANDS_IN = 4  # levels of an event's data around a form
 MAX_DECISIONS_BYTES = 4 * 1024 * 1024
 """All decisions of one approval with their comments and forms: they become a node's result, which has 8 MiB."""
 
@@ -214,6 +216,7 @@ def checked_form(fields: Mapping[str, bool], form: object) -> dict[str, Any] | N
         if required and form.get(name) in (None, ""):
             raise InputError(f"form: the field {name!r} is required")
     try:
+        jsontext.check(dict(form), "form", within=DATA_STANDS_IN + FORM_STANDS_IN)
         size = len(jsontext.dumps(dict(form), "form"))
     except jsontext.JSONValueError as error:
         raise InputError(str(error)) from None

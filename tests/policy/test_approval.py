@@ -206,6 +206,7 @@ FORMS: list[tuple[Any, str]] = [
     ({"amount": ""}, "the field 'amount' is required"),
     ({"amount": 1, "amuont": 2}, "there is no field 'amuont'; there are 'amount', 'note'"),
     ({"amount": float("nan")}, "form.amount"),
+    ({"amount": jsontext.loads("[" * 240 + "]" * 240)}, "nested deeper"),
     ({"amount": "x" * 17_000}, "at most 16384"),
     ([1], "a list; an object"),
     ("amount", "a str; an object"),
