@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plaita import jsontext
 from plaita.errors import InputError
 from plaita.policy.carrier import start_payload
 from plaita.policy.schedule import Calendar, Misfire, calendar
+
+Moment = Annotated[int, Field(ge=0, lt=253_402_300_800_000)]  # epoch ms, to the end of the year 9999
 
 
 class Schedule(BaseModel):
@@ -27,8 +29,8 @@ class Schedule(BaseModel):
     misfire: Misfire = "once"
     params: Any = None
     enabled: bool = True
-    created_at: int = 0
-    updated_at: int = 0
+    created_at: Moment = 0
+    updated_at: Moment = 0
     created_by: str = ""
     tenant_id: str = "default"
     queue: str = ""

@@ -358,6 +358,8 @@ def test_a_record_comes_back_as_it_was() -> None:
         (RECORD.encoded().replace(b'"once"', b'"often"'), "misfire"),
         (RECORD.encoded().replace(b'"enabled":true', b'"enabled":"yes"'), "enabled"),
         (RECORD.encoded().replace(b'"s"', b'"t"'), "schedule_id"),
+        (RECORD.encoded().replace(b'"created_at":0', b'"created_at":' + b"9" * 22), "created_at"),
+        (RECORD.encoded().replace(b'"updated_at":0', b'"updated_at":-1'), "updated_at"),
     ],
 )
 def test_38_a_record_that_cannot_be_read_says_why(raw: bytes, word: str) -> None:
