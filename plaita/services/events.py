@@ -40,6 +40,7 @@ LONG_LOG_KEPT_MS = 60_000
 PAGE = 32  # entries of the log
 RECLAIM_PAGES = COME_BACK_PAGES = 64  # in one go
 BEHIND_LOOK_S = 0.25
+LEFT_AGAIN_S = 1.0  # after an outage
 TELL_EVERY_S = 60.0
 GIVE_UP_AFTER = 5  # times that we fail on an event by a fault of our own
 FAILED_KNOWN = 1000
@@ -195,15 +196,18 @@ class EventFeed:
         if tenant not in self._behind and self._turns.takes(tenant):
             self._hold(tenant, entry)
             return
-        before = event_turns.before(entry.log_id)
-        known = self._behind.get(tenant)
-        self._behind[tenant] = before if known is None else min(known, before, key=event_turns.order_of)
+        self._put_off(tenant, entry.log_id)
         self._host.count("events_put_off")
         now = asyncio.get_running_loop().time()
         if now >= self._told_of.get(tenant, 0.0):
             self._told_of = {one: until for one, until in self._told_of.items() if until > now}
             self._told_of[tenant] = now + TELL_EVERY_S
             self._host.tell("warning", "event.put_off", tenant_id=tenant, log_id=entry.log_id)
+
+    def _put_off(self, tenant: str, log_id: str) -> None:
+        before = event_turns.before(log_id)
+        known = self._behind.get(tenant)
+        self._behind[tenant] = before if known is None else min(known, before, key=event_turns.order_of)
 
     async def _come_back(self) -> None:
         """To what was passed over, of the tenants that have room again."""
@@ -245,7 +249,7 @@ class EventFeed:
     def _begin(self) -> None:
         while (turn := self._turns.begin()) is not None:
             row, (log_id, event) = turn
-            task = asyncio.create_task(self._one(log_id, event), name="event")
+            task = asyncio.create_task(self._one(row[0], log_id, event), name="event")
             self._tasks.add(task)
             task.add_done_callback(functools.partial(self._ended, row, log_id))
 
@@ -257,7 +261,7 @@ class EventFeed:
             self._moved.set()
             self._begin()
 
-    async def _one(self, log_id: str, event: ReadEvent | None) -> None:
+    async def _one(self, tenant: str, log_id: str, event: ReadEvent | None) -> None:
         try:
             if event is not None:
                 woken = await self._fan_out(event)
@@ -269,6 +273,8 @@ class EventFeed:
             self._host.tell("warning", "event.left", log_id=log_id, why=why)  # it stays pending: any host goes on
             if why.refused:
                 await self._give_up(log_id)
+            else:
+                asyncio.get_running_loop().call_later(LEFT_AGAIN_S, self._put_off, tenant, log_id)
         except Exception:  # noqa: BLE001 - one event that we stumble over must not hold up the others
             self._host.tell("error", "event.failed", log_id=log_id, traceback=traceback.format_exc())
             await self._give_up(log_id)

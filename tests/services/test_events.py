@@ -407,6 +407,28 @@ def test_what_redis_refuses_is_given_up_in_the_end_and_an_outage_is_not(world, f
     assert woken(world) == ["e"]
 
 
+def test_after_an_outage_a_host_goes_on_itself_with_what_it_was_at(
+    world, feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could take it from it for ten minutes."""
+    monkeypatch.setattr(feed, "RECLAIM_IDLE_MS", 600_000)
+    monkeypatch.setattr(feed, "LEFT_AGAIN_S", 0.05)
+    names = [f"e{number}" for number in range(30)]
+    for name in names:
+        waiting(world, name)
+        publish(world, correlation=name)
+
+    async def test(host: Any) -> None:
+        one = host(min_idle_ms=600_000)
+        for name in ("key_sets", "wake_many", "event_done"):
+            one.spoils[name] = lambda call, name=name: Unknown("lost") if one.calls[name] < 40 else None
+        await until(lambda: one.counts["events_read"] and undone(world) == 0, "the end")
+        assert told(one, "event.left")
+
+    feeds.run(test)
+    assert woken(world) == sorted(names)
+
+
 def test_refusals_and_outages_of_reading_are_waited_for(world, feeds) -> None:
     waiting(world)
     publish(world)

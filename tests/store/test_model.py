@@ -68,7 +68,7 @@ WORTHWHILE = (  # answers that every run must have seen: a model that never gets
 )  # fmt: skip
 RARE = (  # what the long run must have seen besides
     "executions.finish of a woken node", "timer woke", "executions.wake already_woken", "executions.wake stale_wait",
-    "begun to cancel a wait",
+    "executions.wake cancelled", "timer of a wait that a cancel ends", "begun to cancel a wait",
     "executions.request_resume g1_wakeups_exhausted", "executions.begin g1_wakeups_exhausted",
     "executions.request_resume already_suspended", "executions.begin stale_wait", "executions.begin no_checkpoint",
     "begun normalised", "begun by event", "begun by timeout", "carriers.ack_refused changed",
@@ -520,7 +520,7 @@ class Scripts(RuleBasedStateMachine):
                 assert answer.value == Woken(row.status, True, ""), "sent again, it is done"
                 return
             same = row.wake_id == event_id and wait in (None, row.wait)
-            assert answer.value == Woken(row.status, *woken_as(row, same, wait, cancel=bool(facts[1])))
+            assert answer.value == Woken(row.status, *woken_as(row, same, wait, cancelled=facts[1] == 1))
             if answer.value.woken and row.waits:
                 row.wake("event", text(data), event_id)
 
@@ -535,19 +535,20 @@ class Scripts(RuleBasedStateMachine):
 
     def promote(self) -> None:
         due: list[list[str]] = []
-        cancels: dict[str, bool] = {}
+        cancels: set[str] = set()
 
         def before() -> None:
+            cancels.update(name for name in NAMES if self.raw("EXISTS", self.keys.cancel(name)))
             due[:] = [text(member).split(" ") for member in self.raw("ZRANGEBYSCORE", self.keys.delayed, "-inf", 1)]
-            cancels.update({name: self.raw("EXISTS", self.keys.cancel(name)) == 1 for name in NAMES})
 
         def absorb(answer: Answer[Any]) -> None:
             assert isinstance(answer, Value)
             assert answer.value.bad == 0
             for _, _, name, wait in due:
                 row = self.row_of(name)
-                if row.waits and row.wait == wait and cancels[name]:
-                    self.note("timer of a wait that is cancelled")
+                if row.waits and row.wait == wait and name in cancels:
+                    row.timed = False
+                    self.note("timer of a wait that a cancel ends")
                 elif row.waits and row.wait == wait:
                     row.wake("timeout", "null", "")
                     self.note("timer woke")
@@ -1055,8 +1056,8 @@ def outcome(answer: Answer[Any]) -> str:
     return "done before" if getattr(value, "done_before", False) else type(answer).__name__
 
 
-def woken_as(row: Row, same: bool, wait: str | None, *, cancel: bool) -> tuple[bool, str]:
-    """What a wake must answer for this row; ``same``: this event woke it before; ``cancel``: one is asked for."""
+def woken_as(row: Row, same: bool, wait: str | None, *, cancelled: bool) -> tuple[bool, str]:
+    """What a wake must answer for this row; ``same``: this event woke it before."""
     if row.status in TERMINAL:
         return False, "terminal"
     if same and row.woken == "event":
@@ -1067,7 +1068,7 @@ def woken_as(row: Row, same: bool, wait: str | None, *, cancel: bool) -> tuple[b
         return False, "stale_wait"
     if row.woken:
         return False, "already_woken"
-    return (False, "cancelled") if cancel else (True, "")
+    return (False, "cancelled") if cancelled else (True, "")
 
 
 def kind_of(entry: Entry) -> Any:
@@ -1122,7 +1123,7 @@ def run(server: Server, examples: int, steps: int, worthwhile: Sequence[str] = W
 
 
 def test_no_two_owners_and_no_lost_carrier(model_server: Server) -> None:
-    run(model_server, examples=40, steps=60)
+    run(model_server, examples=80, steps=60)
 
 
 @pytest.mark.long
