@@ -52,11 +52,13 @@ class Demo:
 
     def plaita(self, *words: str, code: int = 0) -> str:
         """Run a command for a person, print it and what it says; ``code`` is what it should exit with."""
-        self.console.print(f"[bold]$ plaita {' '.join(_quoted(word) for word in words)}[/bold]", highlight=False)
+        self.console.print(
+            f"[bold]$ plaita {' '.join(_quoted(word) for word in words)}[/bold]", highlight=False, soft_wrap=True
+        )
         done = self._run(words)
         said = (done.stdout + done.stderr).rstrip()
         for line in said.splitlines():
-            self.console.print(f"  {line.rstrip()}", markup=False, highlight=False)
+            self.console.print(f"  {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
         self.expect(f"exit code of `plaita {words[0]} {words[1]}`", done.returncode, code)
         return said
 

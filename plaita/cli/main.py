@@ -105,7 +105,8 @@ def run(
     elif document["status"] == "suspended":
         wait = document["waiting"]
         until = f" until {wait['deadline']}" if wait["deadline"] else ""
-        console().print(f"suspended: node {wait['node_id']} waits for the event {wait['event_type']}{until}")
+        what = "an approval" if "approval_id" in wait else f"the event {wait['event_type']}"
+        console().print(f"suspended: node {wait['node_id']} waits for {what}{until}")
     else:
         error_text = document.get("error") or {}
         note(f"{document['status']}: {error_text.get('message') or 'no reason is stored'}")

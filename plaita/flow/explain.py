@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from plaita.flow.failure import clean_text
 from plaita.flow.fields import Part, nested_part, spellings
-from plaita.flow.nearest import shown, type_name
+from plaita.flow.nearest import Nearest, shown, type_name
 
 _WANTED = {
     "string_type": "text",
@@ -50,7 +50,8 @@ def explained(cls: type[BaseModel], data: Any, faults: Sequence[ErrorDetails]) -
         if each["type"] in _WANTED:
             wanted.setdefault(place, []).append(_WANTED[each["type"]])
         else:
-            reasons.setdefault(place, []).append(_reason(each["type"], each["msg"], each["input"]))
+            reason = _missing(cls, each) if each["type"] == "missing" else _reason(each)
+            reasons.setdefault(place, []).append(reason)
     for place, kinds in wanted.items():
         alternatives = " or ".join(dict.fromkeys(kinds))
         value = inputs[place]
@@ -60,14 +61,26 @@ def explained(cls: type[BaseModel], data: Any, faults: Sequence[ErrorDetails]) -
     return [(place, reason) for place, listed in reasons.items() for reason in dict.fromkeys(listed)]
 
 
-def _reason(kind: str, message: str, value: Any) -> str:
-    if kind == "missing":
-        return "required field is missing"
+def _reason(fault: ErrorDetails) -> str:
+    kind, message = fault["type"], fault["msg"]
     if kind == "value_error":
         return clean_text(message.removeprefix("Value error, "))
     if kind == "literal_error":
-        return clean_text(f"{message.removeprefix('Input should be ')} is wanted, not {shown(value)}")
+        return clean_text(f"{message.removeprefix('Input should be ')} is wanted, not {shown(fault['input'])}")
     return clean_text(message)
+
+
+def _missing(cls: type[BaseModel], fault: ErrorDetails) -> str:
+    """With the key that may be meant for it: the warning about that one is not seen where a flow is refused."""
+    text = "required field is missing"
+    data, table = fault["input"], spellings(cls)
+    if len(fault["loc"]) == 1 and isinstance(data, Mapping):
+        names = Nearest([spelling for spelling, name in table.items() if name == fault["loc"][0]])
+        for key in data:
+            near = names.find(key) if isinstance(key, str) and key not in table else None
+            if near is not None:
+                return f"{text}; {shown(key)} is no field, did you mean {near!r}?"
+    return text
 
 
 def _place(cls: type[BaseModel], data: Any, location: tuple[int | str, ...]) -> str:

@@ -616,6 +616,8 @@ EVENT_FAULTS: list[tuple[dict[str, Any], list[str]]] = [
             "or a number of seconds (1800)"
         ],
     ),
+    ({"eventTyp": "t"}, ["event_type: required field is missing; 'eventTyp' is no field, did you mean 'eventType'?"]),
+    ({"next_": "t", "timeout": 5}, ["event_type: required field is missing"]),
     ({"event_type": "x" * 1025}, ["event_type: event_type has 1025 characters; the limit is 1024"]),
     ({"eventType": "t", "correlationId": "x" * 1025}, ["correlationId: correlation_id has 1025 characters; the"]),
     ({"event_type": "t", "eventFilter": {"a": "x" * 65536}}, ["eventFilter: event_filter has 65544 bytes of JSON"]),

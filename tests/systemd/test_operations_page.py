@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import typer
 from test_unit_files import EXPOSURE
 from typer.main import get_command
@@ -55,15 +54,3 @@ def test_the_page_and_the_files_say_the_same() -> None:
     assert f"the loop stood for {Unit(PLAIN).one('WatchdogSec')} s" in PAGE
     for code in (EXIT_CLEAN, EXIT_KILLED_WORK, EXIT_CONFIGURATION, EXIT_BUG):
         assert f"\n| {code} |" in PAGE
-
-
-@pytest.mark.parametrize("page", ["docs/operations.md", "README.md"])
-def test_links_lead_somewhere(page: str) -> None:
-    here = ROOT / page
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(#[^)]*)?\)", here.read_text("utf-8")):
-        path = here.parent / target if target else here
-        assert path.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
-            slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
-            assert anchor[1:] in slugs, f"{target}{anchor}"
