@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from types import NoneType
 from typing import Any, Self
 
 from plaita import ids, jsontext
@@ -56,6 +57,18 @@ def event_of(said: Event | str | Mapping[str, Any]) -> Event:
     return Event(said["event_type"], {name: value for name, value in said.items() if name != "event_type"})
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "event_type": (str,),
+    "filter_condition": (dict, NoneType),
+    "correlation_id": (str, NoneType),
+    "subscription_id": (str,),
+    "created_at": (int, float),
+    "timeout": (int, float, NoneType),
+    "processed_events": (list,),
+    "tenant_id": (str,),
+}
+
+
 @dataclass(slots=True)
 class EventSubscription:
     """What a program, not a flow's node, waits for on behalf of an execution.
@@ -105,9 +118,13 @@ class EventSubscription:
         if not isinstance(said, dict):
             raise ValueError("a subscription is an object")
         try:
-            return cls(**said)
+            found = cls(**said)
         except TypeError as error:
             raise ValueError(str(error)) from None
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(found, name), kinds):
+                raise ValueError(f"{name}: {getattr(found, name)!r}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

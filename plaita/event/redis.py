@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,17 @@ from plaita.store.keys import DEFAULT_TENANT
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.05
+
+_log = logging.getLogger("plaita.event")
+
+
+def _readable(record: bytes) -> EventSubscription | None:
+    """None, with a warning, for what is no subscription: it must not hide the others."""
+    try:
+        return EventSubscription.from_json(record)
+    except ValueError as error:
+        _log.warning("a subscription that cannot be read is passed over: %s", error)
+        return None
 
 
 class RedisEventBus(EventBus):
@@ -93,7 +105,8 @@ class RedisEventBus(EventBus):
         return self._ask(bus.drop_subscription(self.client.keys, subscription_id))
 
     def subscriptions(self) -> list[EventSubscription]:
-        found = [EventSubscription.from_json(text) for text in self._ask(bus.subscriptions(self.client.keys))]
+        records = self._ask(bus.subscriptions(self.client.keys))
+        found = [one for one in map(_readable, records) if one is not None]
         oldest = time.time() - KEPT_MS / 1000
         for one in found:
             if one.created_at < oldest:

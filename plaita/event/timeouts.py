@@ -15,6 +15,10 @@ BUDGET_S = 10.0
 Callback = Callable[[EventSubscription], Any]
 
 
+_Telling = tuple[str, float, int]
+"""Which subscription, since when (another may be put in its place), which callback."""
+
+
 class _Run:
     """One callback on its way; it cannot be ended by force, only no longer be waited for."""
 
@@ -45,8 +49,8 @@ class SubscriptionTimeouts:
         self._bus = bus
         self._callbacks = list(callbacks)
         self._budget = budget
-        self._told: set[tuple[str, int]] = set()
-        self._running: dict[tuple[str, int], _Run] = {}
+        self._told: set[_Telling] = set()
+        self._running: dict[_Telling, _Run] = {}
 
     def register_callback(self, callback: Callback) -> None:
         self._callbacks.append(callback)
@@ -74,7 +78,7 @@ class SubscriptionTimeouts:
         return ended
 
     def _tell(self, callback: Callback, subscription: EventSubscription) -> Exception | None:
-        key = (subscription.subscription_id, id(callback))
+        key = (subscription.subscription_id, subscription.created_at, id(callback))
         if key in self._told:
             return None
         run = self._running.pop(key, None) or _Run(callback, subscription)

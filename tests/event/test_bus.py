@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
+from plaita.client.operations import ask
 from plaita.errors import InputError
-from plaita.event import Event, EventBus, EventSubscription, EventTimeoutError, RedisEventBus, RetryPolicy
+from plaita.event import (
+    Event,
+    EventBus,
+    EventSubscription,
+    EventTimeoutError,
+    RedisEventBus,
+    RetryPolicy,
+    SubscriptionTimeouts,
+)
 from plaita.store import bus as log
 from plaita.store.events import Event as StoreEvent
 from plaita.store.events import publish
@@ -151,6 +160,18 @@ def test_subscriptions_are_kept_replaced_and_removed(bus: EventBus) -> None:
     assert bus.subscriptions() == [first, second]
     assert (bus.unregister_subscription(first.subscription_id), bus.unregister_subscription("none")) == (True, False)
     assert bus.subscriptions() == [second]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"{", b"[1]", b'{"what":1}', b'{"event_type":"paid","created_at":"now"}', b'{"event_type":"paid","timeout":[]}'],
+)
+def test_a_subscription_that_cannot_be_read_hides_no_other(bus: RedisEventBus, record: bytes) -> None:
+    good = EventSubscription("paid")
+    bus.register_subscription(good)
+    bus.perform(ask(log.save_subscription(bus.client.keys, "a-bad-one", record)))
+    assert bus.subscriptions() == [good]
+    assert SubscriptionTimeouts(bus).check() == 0
 
 
 def test_a_subscription_lives_seven_days(bus: EventBus) -> None:

@@ -268,6 +268,24 @@ def test_E4_failures_are_collected_and_starve_nobody(bus: RedisEventBus) -> None
     assert bus.subscriptions() == []
 
 
+def test_E4_a_subscription_put_in_place_of_one_that_was_told_of_is_told_of_too(bus: RedisEventBus) -> None:
+    first = overdue(bus, "a")
+    heard: list[float] = []
+
+    def fails(one: EventSubscription) -> None:
+        raise ValueError("always")
+
+    timeouts = SubscriptionTimeouts(bus, [lambda one: heard.append(one.created_at), fails])
+    for _ in range(2):
+        with pytest.raises(TimeoutCallbackError):
+            timeouts.check()
+    first.created_at += 1
+    bus.register_subscription(first)
+    with pytest.raises(TimeoutCallbackError):
+        timeouts.check()
+    assert heard == [first.created_at - 1, first.created_at]
+
+
 def test_E4_each_callback_has_a_time_of_its_own(bus: RedisEventBus) -> None:
     """One that hangs is given up, told of, and not begun a second time while it hangs."""
     overdue(bus)
