@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plaita import ids, jsontext
-from plaita.store.call import Argument, Call, script, text
+from plaita.store.call import Argument, Call, Lane, script, text
+from plaita.store.events import WORK
 from plaita.store.keys import DEFAULT_TENANT, Keys
 
 LOCK_MS = 15_000
@@ -97,7 +98,7 @@ def take(
         script("bridge_take"),
         (keys.tasks_of_all(task_type), keys.bridges),
         (keys.prefix, task_type, *after, PAGE, keys.bridge_lock(""), holder, lock_ms, room, *left_alone),
-        "events",
+        WORK,
         True,
         parse,
     )
@@ -140,9 +141,7 @@ def left(keys: Keys, cursor: str = "0") -> Call[Left]:
                 waits.append(Leftover(wait, text(ended) or "back", int(since)))
         return Left(text(reply[0]), int(reply[1]), waits, unreadable)
 
-    return Call(
-        "bridges.left", script("bridge_left"), (keys.bridges,), (keys.prefix, cursor, PAGE), "events", True, parse
-    )
+    return Call("bridges.left", script("bridge_left"), (keys.bridges,), (keys.prefix, cursor, PAGE), WORK, True, parse)
 
 
 def still(keys: Keys, wait: Wait, holder: str) -> Call[bool]:
@@ -150,7 +149,7 @@ def still(keys: Keys, wait: Wait, holder: str) -> Call[bool]:
     own = keys.for_tenant(wait.tenant)
     names = (own.row(wait.execution_id), own.tombstone(wait.execution_id), keys.bridge_lock(wait.digest))
     words = (wait.tenant or DEFAULT_TENANT, wait.execution_id, own.ns, wait.wait, wait.since, holder)
-    return Call("bridges.still", script("bridge_still"), names, words, "events", True, lambda reply: int(reply[0]) == 1)
+    return Call("bridges.still", script("bridge_still"), names, words, WORK, True, lambda reply: int(reply[0]) == 1)
 
 
 def begin(keys: Keys, wait: Wait, position: str) -> Call[Wait]:
@@ -160,7 +159,7 @@ def begin(keys: Keys, wait: Wait, position: str) -> Call[Wait]:
         script("bridge_begin"),
         (keys.bridges,),
         (wait.digest, wait.record(position)),
-        "events",
+        WORK,
         True,
         lambda reply: Wait.of_record(wait.digest, reply[0]),
     )
@@ -208,7 +207,7 @@ def wake(keys: Keys, ending: Ending) -> Call[bool]:
             ending.nonce,
             *carrier,
         ),
-        "events",
+        WORK,
         True,
         lambda reply: reply[0] == 1,
     )
@@ -217,18 +216,16 @@ def wake(keys: Keys, ending: Ending) -> Call[bool]:
 def done(keys: Keys, digest: str, holder: str) -> Call[bool]:
     """Nothing is left to do for the wait."""
     names = (keys.bridges, keys.bridge_lock(digest))
-    return Call("bridges.done", script("bridge_done"), names, (digest, holder), "events", True, lambda reply: True)
+    return Call("bridges.done", script("bridge_done"), names, (digest, holder), WORK, True, lambda reply: True)
 
 
 def release(keys: Keys, digests: Sequence[str], holder: str) -> Call[int]:
     """Others may take these waits at once; how many were this host's."""
     names = [keys.bridge_lock(digest) for digest in digests]
-    return Call(
-        "bridges.release", script("bridge_release"), names, (holder,), "events", True, lambda reply: int(reply[0])
-    )
+    return Call("bridges.release", script("bridge_release"), names, (holder,), WORK, True, lambda reply: int(reply[0]))
 
 
-def server_run(lane: Any = "events") -> Call[str]:
+def server_run(lane: Lane = WORK) -> Call[str]:
     """What no two servers that run have in common: to know one again by whatever name it was reached."""
 
     def parse(reply: bytes) -> str:

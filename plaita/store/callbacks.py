@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plaita.store.call import Call, script, text
+from plaita.store.events import WORK
 from plaita.store.keys import Keys
 
 MOST_KEPT = 10_000  # of the platform: at most 64 KiB and some headers each
@@ -43,10 +44,10 @@ def kept(keys: Keys, cursor: str = "0") -> Call[Kept]:
         return Kept(text(reply[0]), [(text(flat[at]), flat[at + 1]) for at in range(0, len(flat), 2)])
 
     words = ("HSCAN", keys.early_callbacks, cursor, "COUNT", PAGE)
-    return Call("callbacks.kept", None, (keys.early_callbacks,), words, "events", True, parse)
+    return Call("callbacks.kept", None, (keys.early_callbacks,), words, WORK, True, parse)
 
 
 def drop(keys: Keys, name: str) -> Call[bool]:
     """Nobody will want it."""
     words = ("HDEL", keys.early_callbacks, name)
-    return Call("callbacks.drop", None, (keys.early_callbacks,), words, "events", True, lambda reply: reply == 1)
+    return Call("callbacks.drop", None, (keys.early_callbacks,), words, WORK, True, lambda reply: reply == 1)

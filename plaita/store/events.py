@@ -17,7 +17,7 @@ from plaita.store.suspends import EVENTS_KEPT_MS
 
 SEEN_MS = 7 * 86_400_000  # of an event whose id its publisher gave
 RESEND_MS = 3_600_000  # of one whose id was made for this very call
-WORK: Lane = "bulk"  # what the lookups and wake-ups take: on the lane of the events a blocking read stands before them
+WORK: Lane = "bulk"  # of all that services do: on the lane of the events a blocking read would stand before it
 KEPT_AT_MOST = 100  # events of one type and correlation
 PAGE = 100
 

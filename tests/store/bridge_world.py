@@ -14,7 +14,7 @@ from plaita.policy import bridges as policy
 from plaita.policy.bridges import Asked
 from plaita.services.bridges import QueueBridges
 from plaita.services.queue_links import end_wait
-from plaita.store import bridges, executions, queues
+from plaita.store import bridges, events, executions, queues
 from plaita.store.call import Answer, Call, Unavailable, Unknown, Value
 from plaita.store.executions import Wake
 from plaita.store.keys import Keys
@@ -69,6 +69,14 @@ def target_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 def target(target_process: Server) -> Server:
     target_process.flush()
     return target_process
+
+
+async def blocked_by_the_log(runner: AsyncRunner, keys: Keys) -> asyncio.Task[Any]:
+    """What each host with services has: a read of the log of events that waits, for longer than any test."""
+    await runner.run(events.make_group(keys))
+    task = asyncio.create_task(runner.run(events.read_log(keys, "reader", 600_000)))
+    await asyncio.sleep(0)
+    return task
 
 
 class Queues:
@@ -147,6 +155,7 @@ class Queues:
             for host in made:
                 prepare(host)
             self.bridges = [QueueBridges(host) for host in made]
+            reading = [await blocked_by_the_log(host.runner, self.keys) for host in made]
             tasks = [asyncio.create_task(each.run()) for each in self.bridges]
             try:
                 async with asyncio.timeout(CEILING_S):
@@ -154,9 +163,9 @@ class Queues:
                         assert not any(task.done() for task in tasks), tasks
                         await asyncio.sleep(0.02)
             finally:
-                for task in tasks:
+                for task in [*tasks, *reading]:
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(*tasks, *reading, return_exceptions=True)
                 for host in made:
                     await host.runner.close()
             return made

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bridge_world import CEILING_S, blocked_by_the_log
 
 from plaita import jsontext
 from plaita.callback_url import CallbackKey, Place, execution_key, task_id_of
@@ -139,7 +140,10 @@ class Callbacks:
 
         async def run() -> Host:
             host = Host(AsyncRunner(self.world.server.url), Keys())
-            await EarlyCalls(host).look()
+            reading = await blocked_by_the_log(host.runner, host.keys)
+            async with asyncio.timeout(CEILING_S):
+                await EarlyCalls(host).look()
+            reading.cancel()
             await host.runner.close()
             return host
 
