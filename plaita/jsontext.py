@@ -16,6 +16,7 @@ import orjson
 from plaita.errors import PlaitaError
 
 MAX_DEPTH = 256  # each level takes two frames of Python's 1000
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 MAX_INTEGER_DIGITS = 4300  # Python's own default limit for text <-> int
 MOST_STEPS = 10
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -96,7 +97,7 @@ def _check_integer(value: int, path: Path) -> None:
 
 def _check_container(value: Any, path: Path, depth: int) -> None:
     if depth >= MAX_DEPTH:
-        raise JSONValueError(_worded(path), f"nested deeper than {MAX_DEPTH} levels")
+        raise JSONValueError(_worded(path), _TOO_DEEP)
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -121,7 +122,12 @@ def check(value: Any, path: str = "$", *, within: int = 0) -> None:
     """Raise JSONValueError unless ``value`` is built of dict (text keys), list or tuple, str, int, finite float,
     bool and None (subclasses count as their base): then ``loads(dumps(value))`` gives it back (tuples as lists).
     ``within``: how many levels are to stand around it in the end."""
-    _check(value, path, within)
+    try:
+        _check(value, path, within)
+    except JSONValueError as error:
+        if error.reason != _TOO_DEEP:
+            raise
+        raise JSONValueError(error.path, f"nested deeper than {MAX_DEPTH - within} levels") from None
 
 
 def dumps(value: Any, path: str = "$") -> bytes:
@@ -177,7 +183,7 @@ def loads(text: bytes | str, *, unique_keys: bool = False, within: int | None = 
         if not unique_keys and _LONG_NUMBER.search(data) is None:
             value = orjson.loads(data)
             if within is not None:
-                _check(value, "$", within)
+                check(value, within=within)
             return value
         value = json.loads(
             data.decode("utf-8"),
@@ -186,7 +192,7 @@ def loads(text: bytes | str, *, unique_keys: bool = False, within: int | None = 
             parse_int=_exact_int,
             object_pairs_hook=_unique if unique_keys else None,
         )
-        _check(value, "$", within or 0)
+        check(value, within=within or 0)
         return value
     except JSONTextError:
         raise

@@ -242,7 +242,8 @@ def test_bad_usage(stage: Stage, plaita: Run, tmp_path: Any) -> None:
         assert (told.code, told.out) == (2, ""), words
     assert "65536" in plaita("resume", "e", "--type", "event", "--data", f"@{large}").err
     assert b"woken" not in stage.row()
-    assert "nested deeper" in plaita("resume", "e", "--type", "event", "--data", "[" * 241 + "]" * 241).err
+    deep = plaita("resume", "e", "--type", "event", "--data", "[" * 241 + "]" * 241)
+    assert "nested deeper than 240 levels" in deep.err
     large.write_text(json.dumps("x" * 65_534))
     assert plaita("resume", "e", "--type", "event", "--data", f"@{large}").code == 0
 
