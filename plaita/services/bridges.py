@@ -105,8 +105,9 @@ class QueueBridges:
             )
             page = await served(self._host, call)
             seen.update(page.held)
-            # An answer that was lost, a page that was not got through: others, or the next look, take them anew.
-            unknown += [digest for digest in page.held if digest not in self._held]
+            # An answer that was lost, a page that was not got through, a wait that goes on after a cancel was undone:
+            # others, or the next look, take them anew.
+            unknown += [digest for digest in page.held if not self._reads_for(digest)]
             refused = []
             for wait, begun in page.taken:
                 seen.add(wait.digest)
@@ -116,7 +117,7 @@ class QueueBridges:
             if page.count < PAGE:
                 break
             after = page.last
-        for digest in [digest for digest in self._held if digest not in seen]:
+        for digest in [*(digest for digest in self._held if digest not in seen), *unknown]:
             self._forget(digest)
         await self._release(unknown)
 
@@ -156,6 +157,10 @@ class QueueBridges:
             self._forget(digest)
             self._let_go[digest] = now + LET_GO_S
         return lost
+
+    def _reads_for(self, digest: str) -> bool:
+        link = self._held.get(digest)
+        return link is not None and digest in link.readings
 
     def _forget(self, digest: str) -> None:
         link = self._held.pop(digest, None)

@@ -151,6 +151,21 @@ def test_E1_a_wait_that_came_back_with_a_backup_gets_its_message(there: Queues) 
     assert (there.message()["message"], there.kept(), there.left_behind()) == (2, [], [])
 
 
+def test_E1_a_wait_that_goes_on_after_a_cancel_was_undone_gets_its_message(there: Queues) -> None:
+    there.waits()
+    there.world.raw("SET", there.keys.cancel("e"), "asked for")
+    there.push(1)
+
+    def undone() -> bool:
+        if there.left_behind() == [] and settled(there) and there.target.do("EXISTS", queues.closed("q", digest)):
+            there.world.raw("DEL", there.keys.cancel("e"))
+        return there.message() is not None and settled(there)
+
+    digest = there.world.do(bridges.take(there.keys, "redis_queue", "dead", 10, lock_ms=1)).taken[0][0].digest
+    there.serve(undone)
+    assert (there.message()["message"], there.kept(), there.left_behind()) == (1, [], [])
+
+
 # -- servers that do not come back --------------------------------------------------------------------
 
 
