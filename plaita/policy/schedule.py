@@ -52,6 +52,7 @@ _SHORTHANDS = {
     "@hourly": "0 * * * *",
 }
 _OFFSET = re.compile(r"(?:UTC|GMT|Z)?[+-]?[0-9]", re.IGNORECASE)
+_OTHER_SETS = ("posix/", "right/")  # not on every host; the seconds of the second are not those of the server
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})  # what they mean is another thing on each host
 
 
@@ -170,7 +171,7 @@ def zone_of(name: str) -> tzinfo:
     if name in ("UTC", "Etc/UTC"):
         return UTC
     try:
-        if name in _NO_ZONES:
+        if name in _NO_ZONES or name.startswith(_OTHER_SETS):
             raise ValueError(name)
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

@@ -71,6 +71,8 @@ def firsts(expression: str, zone: str, begin: int, count: int) -> list[str]:
         ("* * * * *", "Europe/Berln", ["Europe/Berln", "'Europe/Berlin'"]),
         ("* * * * *", "berlin", ["'Europe/Berlin'"]),
         ("* * * * *", "new york", ["'America/New_York'"]),
+        ("* * * * *", "right/Europe/Berlin", ["no time zone", "'Europe/Berlin'"]),  # counts leap seconds
+        ("* * * * *", "posix/Europe/Berlin", ["no time zone", "'Europe/Berlin'"]),
         ("* * * * *", "GMT+3", ["'GMT+3'", "an offset", "Etc/GMT-2 for UTC+02:00"]),
         ("* * * * *", "UTC+2", ["an offset"]),
         ("* * * * *", "+02:00", ["an offset"]),
