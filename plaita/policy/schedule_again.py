@@ -12,7 +12,7 @@ from typing import Any, Literal
 from plaita import jsontext
 from plaita.policy.schedule_record import BadSchedule, Schedule, read_schedule
 
-REMEMBERED_MS = 7 * 86_400_000  # so long a due time that has run is known by its dedup key, whatever else was lost
+REMEMBERED_MS = 6 * 86_400_000  # so far back a due time that has run is known by its dedup key, whatever else was lost
 _SEEN_TO = frozenset({"ok", "duplicate", "failed", "skipped"})
 
 
