@@ -18,6 +18,7 @@ from plaita.flow import expressions
 from plaita.flow.durations import parse_seconds, parse_timeout
 from plaita.flow.expressions import Scope, is_expression
 from plaita.flow.model import BaseNode, Preparation
+from plaita.flow.nearest import shown
 from plaita.flow.waiting import (
     Subscription,
     Woken,
@@ -173,15 +174,23 @@ class EventNode(Node):
         correlation = self.correlation_id
         if correlation is not None:
             correlation = correlation_of(self._evaluated(correlation, scope))
-        warnings: tuple[str, ...] = ()
+        warnings = self._empty_values(event_filter)
         if event_type == self.event_type and is_expression(event_type):
-            warnings = (f"event_type {event_type!r} gives no text: the wait is for an event of just that name",)
+            warnings += (f"event_type {event_type!r} gives no text: the wait is for an event of just that name",)
         return Subscription(
             event_type_of(event_type),
             filter_of(event_filter),
             correlation,
             earlier(parse_seconds(self.subscription_timeout), parse_timeout(self.timeout)),
             warnings,
+        )
+
+    def _empty_values(self, evaluated: dict[str, Any] | None) -> tuple[str, ...]:
+        """A slip in a path gives null, and a wait for null may last for ever."""
+        return tuple(
+            f"event_filter: {shown(raw)} at {shown(path)} gives nothing: only an event with null there ends the wait"
+            for path, raw in (self.event_filter or {}).items()
+            if is_expression(raw) and (evaluated or {}).get(path, raw) is None
         )
 
     def _event_type(self, scope: Scope) -> Any:

@@ -363,6 +363,18 @@ def test_rules_11_and_15_what_is_waited_for(parse: Parse, fields: dict[str, Any]
     assert outcome.result["event_filter"] == (outcome.subscription["event_filter"] or {})
 
 
+def test_a_filter_for_what_the_input_lacks_is_warned_of(parse: Parse) -> None:
+    """A slip in a path gives null (rule 4), and no event may ever have null there."""
+    wanted = {"order.id": "$INPUT.odrer", "a": None, "b": "$INPUT.id", "c": "$INPUT.none"}
+    node = {"type": "event", "event_type": "t", "event_filter": wanted}
+    outcome = run(parse(waiting(node)), Context(execution_id="x1", input=FLOW_INPUT), "w")
+    assert outcome.subscription["event_filter"] == {"order.id": None, "a": None, "b": 17, "c": None}
+    assert [text.partition(" gives nothing")[0] for text in outcome.warnings] == [
+        "event_filter: '$INPUT.odrer' at 'order.id'",
+        "event_filter: '$INPUT.none' at 'c'",
+    ]
+
+
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"correlation_id": "$INPUT.none"}, "NodeOutputError", "correlationId gives null"),
     ({"correlation_id": "$INPUT.flag"}, "NodeOutputError", "correlationId gives boolean"),
