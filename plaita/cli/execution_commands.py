@@ -188,7 +188,7 @@ def list_command(
     flow: Annotated[str | None, typer.Option("--flow", metavar="F", help="Of this flow only")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many")] = 50,
 ) -> None:
-    """Executions, the newest first.
+    """Executions, the newest first; with --status suspended, what each waits for.
 
     Example: plaita list --status error --limit 20
     """
@@ -198,20 +198,28 @@ def list_command(
     if session.json:
         print_json(found)
         return
+    columns, cells = (_WAITS, _wait_cells) if status == "suspended" else (_LISTED, _listed_cells)
     rows = [
-        (
-            one["execution_id"],
-            f"{one['flow_id']} {one['version']}",
-            one["status"],
-            one["last_node_id"],
-            one["created_at"],
-            one["last_update_time"],
-        )
+        (one["execution_id"], f"{one['flow_id']} {one['version']}", one["status"], *cells(one))
         for one in found["executions"]
     ]
-    out = console()
-    out.print(table(("execution", "flow", "status", "last node", "created", "updated"), rows))
+    console().print(table(("execution", "flow", "status", *columns), rows))
     note(f"{len(rows)} of {found['total']}")
+
+
+_LISTED = ("last node", "created", "updated")
+_WAITS = ("at node", "waits for", "since", "until")
+
+
+def _listed_cells(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return one["last_node_id"], one["created_at"], one["last_update_time"]
+
+
+def _wait_cells(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    waiting = one["waiting"]
+    if waiting is None:
+        return one["last_node_id"], f"no more: woken by {one['woken']}" if one["woken"] else None, None, None
+    return waiting["node_id"], waiting["event_type"], waiting["since"], waiting["deadline"]
 
 
 def wait(

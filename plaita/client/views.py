@@ -164,10 +164,18 @@ def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:
         "tenant_id": control.get("tenant_id") or tenant,
         "status": control.get("status"),
         "last_node_id": control.get("last_node") or None,
+        "waiting": _listed_wait(control),
+        "woken": control.get("woken") or None,
         "created_at": _time(control.get("created_at")),
         "last_update_time": _time(control.get("last_update_time")),
         "ended_at": _time(control.get("ended_at")),
     }
+
+
+def _listed_wait(control: Mapping[str, str]) -> dict[str, Any] | None:
+    """Of a list's fewer fields: at which node it waits for what, since and until when."""
+    found = _waiting({**control, "wait": control.get("wait_type", "")})
+    return found and {name: found[name] for name in ("event_type", "node_id", "deadline", "since")}
 
 
 def dead_letter(dlq_id: str, fields: Mapping[bytes, bytes], *, whole: bool = False) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from doctor_world import row
 
 from plaita.cli.execution_commands import print_execution
 from plaita.client.views import liveness_of
@@ -78,3 +79,16 @@ def test_44_show_judges_signs_of_life_by_the_servers_clock(
     done = plaita("show", "x")
     assert done.code == 0, done.err
     assert "no sign of life" not in " ".join(done.out.split())
+
+
+def test_a_list_of_what_waits_says_where_and_for_what(plaita: Any, redis_do: Any, keys: Any) -> None:
+    waits = {"wait": "1", "wait_type": "paid", "wait_since": NOW, "wait_deadline": NOW + 86_400_000, "last_node": "n"}
+    row(redis_do, keys, "x1", "suspended", **waits)
+    row(redis_do, keys, "x2", "suspended", **waits, woken="event")
+    listed = {one["execution_id"]: one for one in plaita("list", "--status", "suspended", "--json").json["executions"]}
+    told = {"event_type": "paid", "node_id": "n", "since": iso_utc(NOW), "deadline": iso_utc(NOW + 86_400_000)}
+    assert (listed["x1"]["waiting"], listed["x1"]["woken"]) == (told, None)
+    assert (listed["x2"]["waiting"], listed["x2"]["woken"]) == (None, "event")
+    shown = plaita("list", "--status", "suspended").out
+    assert ["n", "paid", iso_utc(NOW), iso_utc(NOW + 86_400_000)] in [line.split()[-4:] for line in shown.splitlines()]
+    assert "no more: woken by event" in shown
