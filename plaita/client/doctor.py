@@ -321,8 +321,9 @@ def _schedules(
         overdue=aside.late,
         overdue_s=aside.late_ms / 1000,
         tenant=keys.tenant or DEFAULT_TENANT,
-        lost=sorted(name for name, what in found.items() if what == "lost"),
-        aside=sorted(name for name, what in found.items() if what == "aside"),
+        lost=[name for name in sorted(found) if found[name] == "lost"],
+        aside=[name for name in sorted(found) if found[name] == "aside"],
+        elsewhere=[name for name in sorted(found) if found[name] == "elsewhere"],
         complete=cursor == "0",
     )
 

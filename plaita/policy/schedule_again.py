@@ -29,14 +29,16 @@ def lacks_due_time(raw: bytes, schedule_id: str, queue: str, now_ms: int, *, ask
 
 def without_due_time(
     raw: bytes, schedule_id: str, last: bytes, queue: str, now_ms: int
-) -> Literal["lost", "aside", "fine"]:
-    """What it means that a schedule has no due time; ``last``: the latest entry of its history."""
+) -> Literal["lost", "aside", "elsewhere", "fine"]:
+    """What it means that a schedule has no due time on this queue; ``last``: the latest entry of its history."""
     try:
         schedule = read_schedule(raw, schedule_id, now_ms)
     except BadSchedule:
         return "aside"
-    if not schedule.enabled or schedule.queue not in ("", queue):
+    if not schedule.enabled:
         return "fine"
+    if schedule.queue not in ("", queue):
+        return "elsewhere"
     if _read(last).get("enqueue") == "aside":
         return "aside"
     return "lost"

@@ -60,6 +60,18 @@ def test_E5_schedules_that_were_put_aside_are_told(plaita: Run, keys: Keys, redi
     assert "Moon/Base" in plaita("schedule", "show", "b", "--json").json["why"]
 
 
+def test_E5_schedules_of_another_queue_are_told(plaita: Run, monkeypatch: pytest.MonkeyPatch, scheduled: None) -> None:
+    """The queue got another name: nothing fires them, and `put` brings them along."""
+    assert "schedules.elsewhere" not in checks(plaita("doctor", "--json"))
+    monkeypatch.setenv("PLAITA_QUEUE_NAME", "renamed")
+    told = plaita("doctor", "--json")
+    assert (checks(told)["schedules.elsewhere"], "schedules.lost" in checks(told)) == ("note", False)
+    assert finding(told, "schedules.elsewhere")["value"] == "2 schedules of other queues: a, b"
+    assert plaita("schedule", "put", "a", "--flow", "hello", "--cron", "0 0 1 1 *").code == 0
+    assert finding(plaita("doctor", "--json"), "schedules.elsewhere")["value"].endswith(": b")
+    assert plaita("schedule", "trigger", "b").code == 1
+
+
 def test_schedules_of_another_type_are_a_note(plaita: Run, keys: Keys, redis_do: Do) -> None:
     redis_do("SET", keys.schedules, "x")
     assert checks(plaita("doctor", "--json"))["schedules.due"] == "note"

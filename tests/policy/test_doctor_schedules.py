@@ -34,6 +34,8 @@ TABLE = [
     ("schedules.lost", {"lost": ("s",)}, "error"),
     ("schedules.aside", {}, None),
     ("schedules.aside", {"aside": ("s",)}, "warning"),
+    ("schedules.elsewhere", {}, None),
+    ("schedules.elsewhere", {"elsewhere": ("s",)}, "note"),
     ("schedules.looked_at", {}, None),
     ("schedules.looked_at", {"complete": False}, "note"),
 ]

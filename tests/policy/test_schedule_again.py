@@ -84,7 +84,8 @@ def test_E5_who_lacks_a_due_time(changes: dict[str, Any], asked: bool, wanted: b
         ({}, entry(TOP, "aside"), "aside"),
         ({"tz": "Moon/Base"}, b"", "aside"),
         ({"enabled": False}, entry(TOP, "aside"), "fine"),
-        ({"queue": "other"}, b"", "fine"),
+        ({"queue": "other"}, b"", "elsewhere"),
+        ({"queue": "other", "enabled": False}, b"", "fine"),
     ],
 )
 def test_what_it_means_to_have_no_due_time(changes: dict[str, Any], last: bytes, wanted: str) -> None:

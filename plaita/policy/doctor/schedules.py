@@ -15,7 +15,8 @@ OVERDUE_S = 30.0  # a host that runs services looks each second
 class ScheduleFacts:
     """``readable`` False: this user may not look. Of all tenants: ``due`` schedules have a due time, of ``overdue`` it
     passed more than OVERDUE_S ago, of the oldest by ``overdue_s``. Of ``tenant``: ``lost`` should have a due time and
-    have none, ``aside`` cannot be fired. ``complete`` False: there are more than were looked at."""
+    have none, ``aside`` cannot be fired, ``elsewhere`` are of other queues. ``complete`` False: there are
+    more than were looked at."""
 
     registry: RegistryFacts
     readable: bool = True
@@ -25,6 +26,7 @@ class ScheduleFacts:
     tenant: str = "default"
     lost: Sequence[str] = ()
     aside: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
     complete: bool = True
 
     @property
@@ -80,6 +82,18 @@ def aside(facts: ScheduleFacts) -> Iterable[Finding]:
         )
 
 
+def elsewhere(facts: ScheduleFacts) -> Iterable[Finding]:
+    if facts.elsewhere:
+        yield note(
+            "schedules.elsewhere",
+            f"{plural(len(facts.elsewhere), 'schedule')} of other queues: {sample(facts.elsewhere)}",
+            "",
+            "supervisors of those queues fire them; where the queue has got another name, nobody does",
+            f"plaita schedule show {facts.elsewhere[0]}{facts.of_tenant} says which; plaita schedule put brings it "
+            "to this one",
+        )
+
+
 def looked_at(facts: ScheduleFacts) -> Iterable[Finding]:
     if not facts.complete:
         yield note(
@@ -93,7 +107,7 @@ def looked_at(facts: ScheduleFacts) -> Iterable[Finding]:
 
 Check = Callable[[ScheduleFacts], Iterable[Finding]]
 
-CHECKS: tuple[Check, ...] = (overdue, lost, aside, looked_at)
+CHECKS: tuple[Check, ...] = (overdue, lost, aside, elsewhere, looked_at)
 
 
 def judge(facts: ScheduleFacts) -> list[Finding]:
