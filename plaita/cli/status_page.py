@@ -235,7 +235,7 @@ def _service(one: Mapping[str, Any], now_ms: int) -> list[str]:
         if target.get("away_since"):
             words = f"{one_line(target.get('target'))} is away since {_since(target.get('away_since'), now_ms)}: "
             words += f"{_count(target, 'waits')} wait for its queues"
-            words += f", {_count(target, 'left')} that are over left something there" if target.get("left") else ""
+            words += f", {_count(target, 'left')} over with messages left there" if target.get("left") else ""
             found.append(f"{words}; {one_line(target.get('error'))}")
     return found
 

@@ -62,16 +62,15 @@ class Leftovers:
         self._link_of = link_of
         self._over = over
         self._servers: dict[Target, _Server] = {}
+        self._scanned_s = 0.0  # how long it took to look through the records the last time
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
             try:
                 await self.clear_up()
             except NotServed:
                 pass  # plaita's own server: the host sees to that
-            await asyncio.sleep(max(EVERY_S, BUSY_SHARE * (loop.time() - began)))
+            await asyncio.sleep(max(EVERY_S, BUSY_SHARE * self._scanned_s))
 
     def servers(self) -> dict[str, Away]:
         """Those that cannot be reached and for which something is left to do, by how they are shown."""
@@ -86,7 +85,8 @@ class Leftovers:
         """Once through all records. Raises NotServed."""
         found: dict[Target, list[tuple[Leftover, Queue]]] = {}
         counts: dict[Target, int] = {}
-        cursor = "0"
+        loop = asyncio.get_running_loop()
+        began, cursor = loop.time(), "0"
         while True:
             page = await served(self._host, bridges.left(self._host.keys, cursor))
             for digest in page.unreadable:
@@ -108,6 +108,7 @@ class Leftovers:
             now, cursor = page.now, page.cursor
             if cursor == "0":
                 break
+        self._scanned_s = loop.time() - began
         for target in [target for target in self._servers if target not in found]:
             self._well(target)
         limit = asyncio.Semaphore(AT_ONCE)
@@ -116,7 +117,8 @@ class Leftovers:
             async with limit:
                 await self._of_server(target, found[target], counts[target], now)
 
-        failures = [each for each in await asyncio.gather(*map(one, found), return_exceptions=True) if each]
+        in_turn = sorted(found, key=lambda target: target in self._servers)  # those that were away come last
+        failures = [each for each in await asyncio.gather(*map(one, in_turn), return_exceptions=True) if each]
         for failure in sorted(failures, key=lambda each: isinstance(each, NotServed)):
             raise failure
 

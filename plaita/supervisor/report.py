@@ -95,8 +95,13 @@ def service_gates(services: Iterable[Mapping[str, Any]]) -> list[explain.Gate]:
             value = f"{one['service']}: failed, {one['failures']} times by now; {one['error']}"
             failed.append(explain.Gate("services", False, _epoch_ms(one["since"]), value, advice=SERVICE_ADVICE))
         for target in one.get("targets", ()):
-            left = f", {target['left']} that are over" if target["left"] else ""
-            value = f"{target['target']}: {target['waits']} waits{left}"
+            value = (
+                f"{target['target']}: {target['waits']} {'waits' if target['waits'] == 1 else 'wait'} for its queues"
+            )
+            if target["left"]:
+                value = (
+                    f"{value}, {target['left']} {'is' if target['left'] == 1 else 'are'} over with messages left there"
+                )
             if target["away_since"] is None:
                 servers.append(explain.Gate("queue server", True, None, value))
             else:

@@ -273,5 +273,5 @@ def test_E1_services_that_fail_and_servers_that_are_away_have_lines_of_their_own
     assert "schedules has failed" in lines
     assert "2 times by now, the last 11:59:00 UTC (60 s): boom" in lines
     assert "q:1/0 is away" in lines
-    assert "3 wait for its queues, 1 that are over left something there; refused" in lines
+    assert "3 wait for its queues, 1 over with messages left there; refused" in lines
     assert "q:2/0" not in lines

@@ -19,6 +19,6 @@ def test_E1_waits_that_nobody_reads_for_and_leftovers_are_warned_of_each_by_itse
     assert (unread.check, unread.severity.value) == ("queue.bridges", "warning")
     assert unread.value.startswith("1 of 3 waits for queues that no host reads for, the oldest waits for 10 min")
     assert (left.check, left.severity.value) == ("queue.bridges_left", "warning")
-    assert left.value.startswith("7 or more that are over left messages")
+    assert left.value.startswith("7 waits or more over with messages left")
     assert left.value.endswith("q:2/0 5, q:1/0 2")
     assert "after 30 days" in left.why

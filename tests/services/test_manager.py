@@ -128,11 +128,14 @@ def target(**changes: Any) -> dict[str, Any]:
         ([row("events"), row("x", "failed")], [("services", False, "x: failed, 2 times by now; boom")]),
         (
             [row("redis_queue", targets=[target()])],
-            [("services", True, "redis_queue"), ("queue server", True, "q:1/0: 3 waits")],
+            [("services", True, "redis_queue"), ("queue server", True, "q:1/0: 3 wait for its queues")],
         ),
         (
             [row("redis_queue", targets=[target(left=1, away_since=SINCE, error="refused")])],
-            [("services", True, "redis_queue"), ("queue server", False, "q:1/0: 3 waits, 1 that are over; refused")],
+            [
+                ("services", True, "redis_queue"),
+                ("queue server", False, "q:1/0: 3 wait for its queues, 1 is over with messages left there; refused"),
+            ],
         ),
     ],
 )

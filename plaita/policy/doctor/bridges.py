@@ -49,8 +49,8 @@ def judge(facts: BridgeFacts) -> list[Finding]:
         found.append(
             warning(
                 "queue.bridges_left",
-                f"{sum(facts.left.values())}{' or more' if facts.more else ''} that are over left messages on servers "
-                f"that nobody reaches, for {span(facts.left_s)}: {sample(shown)}",
+                f"{plural(sum(facts.left.values()), 'wait')}{' or more' if facts.more else ''} over with messages left "
+                f"on servers that nobody reaches, for {span(facts.left_s)}: {sample(shown)}",
                 "0",
                 f"lists QUEUE:processing:ID there hold messages; after {KEEP_LEFTOVERS_MS // 86_400_000} days they are "
                 "given up, and lie there until a person puts them back",

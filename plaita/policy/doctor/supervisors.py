@@ -161,8 +161,8 @@ def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
                     "host.queue_server",
                     f"{name}: {target.get('target')} away since {target.get('away_since')}: {target.get('error')}",
                     "answers",
-                    f"{target.get('waits') or 0} executions wait for its queues; "
-                    f"{target.get('left') or 0} waits that are over left messages there",
+                    f"executions that wait for its queues: {target.get('waits') or 0}; "
+                    f"waits that are over with messages left there: {target.get('left') or 0}",
                     "bring it back, or see docs/waiting.md, Queues; plaita list --status suspended",
                 )
     for one in _rows(status, "stuck")[:5]:
