@@ -12,6 +12,7 @@ from plaita.errors import PlaitaError
 from plaita.event.filter import EventFilter
 from plaita.event.model import Event
 from plaita.event.redis import RedisEventBus
+from plaita.policy.event_turns import order_of
 
 INTERVAL_S = 300.0
 BACKFILL_S = 3600.0
@@ -46,7 +47,7 @@ class EventReconciler:
         the same, but the cursor stays where it was, so that the next round has all of it again; what failed counts as
         not replayed (E3). At most ``backfill`` seconds back."""
         oldest = f"{max(0, wall_ms() - int(self._backfill * 1000))}-0"
-        position = max(self._bus.load_cursor() or oldest, oldest, key=_order)
+        position = max(_cursor(self._bus.load_cursor()), oldest, key=order_of)
         replayed = self.failed = 0
         while True:
             after, events = self._bus.events_after(position, self._batch)
@@ -85,6 +86,10 @@ class EventReconciler:
             self._stopped.wait(self._interval)
 
 
-def _order(position: str) -> tuple[int, int]:
-    milliseconds, _, number = position.partition("-")
-    return int(milliseconds), int(number)
+def _cursor(said: str | None) -> str:
+    """What cannot be read is no cursor: the round goes back as far as any may."""
+    try:
+        order_of(said or "")
+    except ValueError:
+        return "0-0"
+    return said or "0-0"

@@ -199,6 +199,16 @@ def test_E3_no_further_back_than_the_backfill(bus: RedisEventBus) -> None:
     assert EventReconciler(bus, seen.append, backfill=3600).scan_once() == 1
 
 
+@pytest.mark.parametrize("cursor", ["", "soon", "5-", "-", "5-x"])
+def test_E3_a_cursor_that_cannot_be_read_is_none(bus: RedisEventBus, cursor: str) -> None:
+    bus.publish("paid")
+    bus.save_cursor(cursor)
+    replayed: list[Event] = []
+    reconciler = EventReconciler(bus, replayed.append)
+    assert (reconciler.scan_once(), len(replayed)) == (1, 1)
+    assert (reconciler.scan_once(), len(replayed)) == (0, 1)
+
+
 def test_E3_an_outage_or_an_interrupt_in_a_round_leaves_the_cursor(bus: RedisEventBus) -> None:
     bus.save_cursor("1-0")
     bus.publish("t")
