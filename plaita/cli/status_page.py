@@ -20,6 +20,7 @@ from plaita.cli.status_view import part, rows_of, seconds, why
 _VERDICT_STYLES = {"serving": "bold green", "degraded": "bold yellow", "not serving": "bold red"}
 _BAR = 20
 _DEATHS = 5
+_SERVERS = 5
 _LOG_LINES_STUCK = 100  # waiting in the queue of the log's writer
 _LABEL = 8
 _RECENT_MS = 12 * 3_600_000  # what is older is told with its date
@@ -231,12 +232,14 @@ def _service(one: Mapping[str, Any], now_ms: int) -> list[str]:
     if one.get("state") == "failed":
         words = f"{one_line(one.get('service'))} has failed, {_count(one, 'failures')} times by now, the last "
         found.append(f"{words}{_since(one.get('since'), now_ms)}: {one_line(one.get('error'))}")
-    for target in rows_of(one, "targets"):
-        if target.get("away_since"):
-            words = f"{one_line(target.get('target'))} is away since {_since(target.get('away_since'), now_ms)}: "
-            words += f"{_count(target, 'waits')} wait for its queues"
-            words += f", {_count(target, 'left')} over with messages left there" if target.get("left") else ""
-            found.append(f"{words}; {one_line(target.get('error'))}")
+    away = [target for target in rows_of(one, "targets") if target.get("away_since")]
+    for target in away[:_SERVERS]:
+        words = f"{one_line(target.get('target'))} is away since {_since(target.get('away_since'), now_ms)}: "
+        words += f"{_count(target, 'waits')} wait for its queues"
+        words += f", {_count(target, 'left')} over with messages left there" if target.get("left") else ""
+        found.append(f"{words}; {one_line(target.get('error'))}")
+    if len(away) > _SERVERS:
+        found.append(f"{len(away) - _SERVERS} more servers are away: see `status --json`")
     return found
 
 

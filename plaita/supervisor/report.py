@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plaita.clock import boot_ms, iso_utc, wall_ms
@@ -19,6 +19,8 @@ from plaita.unix.processes import rss_kib
 
 SERVICE_ADVICE = "it is begun again by itself; its traceback is in the log (service.failed)"
 TARGET_ADVICE = "bring that server back, or end what waits for it; see docs/waiting.md, Queues"
+
+SHOWN = 5  # servers that are away, each with a row of its own
 
 _WORDS = {
     Slot.SPAWNING: "starting",
@@ -85,30 +87,38 @@ def queue_block(keys: Keys, stats: QueueStats | None, left: LeftToOthers | None 
     }
 
 
-def service_gates(services: Iterable[Mapping[str, Any]]) -> list[explain.Gate]:
-    """What the services of a host are at (ledger E1): those that fail, and servers of queues that none reaches. They
-    keep no carrier away; what waits for them does."""
-    failed, servers, names = [], [], []
-    for one in services:
-        names.append(str(one["service"]))
-        if one["state"] == "failed":
-            value = f"{one['service']}: failed, {one['failures']} times by now; {one['error']}"
-            failed.append(explain.Gate("services", False, _epoch_ms(one["since"]), value, advice=SERVICE_ADVICE))
-        for target in one.get("targets", ()):
-            value = (
-                f"{target['target']}: {target['waits']} {'waits' if target['waits'] == 1 else 'wait'} for its queues"
-            )
-            if target["left"]:
-                value = (
-                    f"{value}, {target['left']} {'is' if target['left'] == 1 else 'are'} over with messages left there"
-                )
-            if target["away_since"] is None:
-                servers.append(explain.Gate("queue server", True, None, value))
-            else:
-                away = _epoch_ms(target["away_since"])
-                value = f"{value}; {target['error']}"
-                servers.append(explain.Gate("queue server", False, away, value, advice=TARGET_ADVICE))
-    return [*(failed or [explain.Gate("services", True, value=", ".join(names) or "none on this host")]), *servers]
+def service_gates(services: Sequence[Mapping[str, Any]]) -> list[explain.Gate]:
+    """What the services of a host are at (ledger E1): those that fail, and servers of queues that it does not reach.
+    They keep no carrier away; what waits for them does."""
+    rows = [
+        explain.Gate("services", False, _epoch_ms(one["since"]), _failure(one), advice=SERVICE_ADVICE)
+        for one in services
+        if one["state"] == "failed"
+    ]
+    names = ", ".join(str(one["service"]) for one in services)
+    rows = rows or [explain.Gate("services", True, value=names or "none on this host")]
+    targets = [target for one in services for target in one.get("targets", ())]
+    away = sorted((one for one in targets if one["away_since"] is not None), key=lambda one: str(one["away_since"]))
+    for one in away[:SHOWN]:
+        since = _epoch_ms(one["away_since"])
+        rows.append(explain.Gate("queue server", False, since, _absence(one), advice=TARGET_ADVICE))
+    if len(away) > SHOWN:
+        value = f"{len(away) - SHOWN} more; see `plaita-supervisor status`"
+        rows.append(explain.Gate("queue server", False, None, value, advice=TARGET_ADVICE))
+    if targets and not away:
+        rows.append(explain.Gate("queue server", True, value=f"{len(targets)} reached"))
+    return rows
+
+
+def _failure(service: Mapping[str, Any]) -> str:
+    return f"{service['service']}: failed, {service['failures']} times by now; {service['error']}"
+
+
+def _absence(target: Mapping[str, Any]) -> str:
+    words = f"{target['target']}: {target['waits']} {'waits' if target['waits'] == 1 else 'wait'} for its queues"
+    if target["left"]:
+        words += f", {target['left']} {'is' if target['left'] == 1 else 'are'} over with messages left there"
+    return f"{words}; {target['error']}"
 
 
 def _epoch_ms(iso: object) -> int:

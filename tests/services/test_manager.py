@@ -128,7 +128,7 @@ def target(**changes: Any) -> dict[str, Any]:
         ([row("events"), row("x", "failed")], [("services", False, "x: failed, 2 times by now; boom")]),
         (
             [row("redis_queue", targets=[target()])],
-            [("services", True, "redis_queue"), ("queue server", True, "q:1/0: 3 wait for its queues")],
+            [("services", True, "redis_queue"), ("queue server", True, "1 reached")],
         ),
         (
             [row("redis_queue", targets=[target(left=1, away_since=SINCE, error="refused")])],
@@ -145,3 +145,14 @@ def test_E1_what_services_are_at_is_told_by_gates(services: Any, wanted: list[tu
     for gate in found:
         assert gate.open or (gate.since == 1_764_504_000_000 and gate.advice)
     assert all(isinstance(gate, Gate) for gate in found)
+
+
+def test_E1_of_many_servers_that_are_away_the_first_are_named() -> None:
+    away = [target(target=f"q:{n}/0", away_since=f"2025-11-30T12:00:0{n}.000Z", error="refused") for n in range(9)]
+    found = service_gates([row("redis_queue", targets=[*reversed(away), target()])])
+    assert [gate.value.partition(":")[0] for gate in found] == [
+        "redis_queue",
+        *["q"] * 5,
+        "4 more; see `plaita-supervisor status`",
+    ]
+    assert [gate.since for gate in found[1:4]] == [1_764_504_000_000, 1_764_504_001_000, 1_764_504_002_000]

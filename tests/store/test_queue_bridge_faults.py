@@ -9,7 +9,7 @@ from bridge_world import Host, Queues, settled
 from plaita import jsontext
 from plaita.policy import bridges as policy
 from plaita.services import bridges as service
-from plaita.services import queue_links
+from plaita.services import queue_leftovers, queue_links
 from plaita.services.queue_links import Link, TargetAway
 from plaita.store import bridges, queues
 
@@ -23,12 +23,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (service, "LOOK_EVERY_S", 0.05),
         (service, "BUSY_SHARE", 1),
         (service, "LET_GO_S", 0.5),
-        (service.Leftovers.run.__globals__, "EVERY_S", 0.05),
+        (queue_links, "BUSY_SHARE", 0),
+        (queue_leftovers, "EVERY_S", 0.05),
     ):
-        if isinstance(module, dict):
-            monkeypatch.setitem(module, name, seconds)
-        else:
-            monkeypatch.setattr(module, name, seconds)
+        monkeypatch.setattr(module, name, seconds)
 
 
 # -- what a host holds, it reads for -----------------------------------------------------------------

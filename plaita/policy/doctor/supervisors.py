@@ -155,16 +155,15 @@ def _supervisor(path: str, status: Mapping[str, Any]) -> Iterable[Finding]:
                 "what waits for it stands still, unless another host does it; it is begun again by itself",
                 "journalctl -u 'plaita-supervisor*' -g service.failed -n 50",
             )
-        for target in _rows(one, "targets"):
-            if target.get("away_since"):
-                yield warning(
-                    "host.queue_server",
-                    f"{name}: {target.get('target')} away since {target.get('away_since')}: {target.get('error')}",
-                    "answers",
-                    f"executions that wait for its queues: {target.get('waits') or 0}; "
-                    f"waits that are over with messages left there: {target.get('left') or 0}",
-                    "bring it back, or see docs/waiting.md, Queues; plaita list --status suspended",
-                )
+        for target in [each for each in _rows(one, "targets") if each.get("away_since")][:5]:
+            yield warning(
+                "host.queue_server",
+                f"{name}: {target.get('target')} away since {target.get('away_since')}: {target.get('error')}",
+                "answers",
+                f"executions that wait for its queues: {target.get('waits') or 0}; "
+                f"waits that are over with messages left there: {target.get('left') or 0}",
+                "bring it back, or see docs/waiting.md, Queues; plaita list --status suspended",
+            )
     for one in _rows(status, "stuck")[:5]:
         yield warning(
             "host.stuck",
