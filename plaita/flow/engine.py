@@ -75,7 +75,8 @@ def run_step(
         if action == "cancelled":
             return _cancelled(context, plan, call)
     if time_left_ms is not None and time_left_ms <= 0:
-        spent = FlowTimeoutError(f"the time of the flow is spent; node {node_id!r} was not begun", node=node_id)
+        not_run = "begun" if action == "execute" else "gone on with"
+        spent = FlowTimeoutError(f"the time of the flow is spent; node {node_id!r} was not {not_run}", node=node_id)
         return _failed(context, node_id, spent, 0)
     if node_id == flow.start and flow.input_type is not None and context.last_node is None:
         refused = _refused_input(flow, context, node_id)

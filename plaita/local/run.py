@@ -139,7 +139,11 @@ class LocalRun:
     def _spent_ms(self) -> int:
         """What counts for the flow's timeout."""
         active = int(self._active_s * 1000)
-        return max(active, self._now_ms() - self._created_ms) if self._flow.timeout_includes_waits else active
+        if not self._flow.timeout_includes_waits:
+            return active
+        passed = self._now_ms() - self._created_ms
+        # By another clock than the true one steps take no time; by that one, set back, they still do.
+        return max(active, passed) if self._now_ms is clock.wall_ms else passed
 
     def _callbacks(self, node_id: str, visit: int, action: Action, attempt: int) -> StepCallbacks | None:
         """Who tells users of this step (ledger F7); None when nobody wants to be told."""

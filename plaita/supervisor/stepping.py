@@ -26,6 +26,7 @@ from plaita.supervisor.sender import Sender
 from plaita.supervisor.stats import Stats
 
 EXECUTOR_WAIT_S = 1.0  # DECISIONS 8
+SPENT_MS = 1000  # for callbacks to be told of a step that the flow's time leaves nothing of (ledger F7)
 RESULTS_PER_CALL = 4 * 1024 * 1024  # DECISIONS 16
 
 
@@ -234,6 +235,8 @@ class Stepper:
         if own is None:
             own = self._settings.default_node_timeout_ms
         left = self._flow_time_left(held)
+        if left == 0:  # the executor says so at once, and runs no code of the node
+            left = SPENT_MS
         limits = [limit for limit in (own, left) if limit is not None]
         return min(limits) if limits else None
 

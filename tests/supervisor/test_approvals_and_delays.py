@@ -198,7 +198,7 @@ def test_rule_15_waits_count_for_the_flow_where_it_says_so(world: World) -> None
     world.chain("short", waits, timeout=400, timeoutIncludesWaits=True)
     world.chain("f", waits, {**waits, "id": "v"}, timeout="PT1H", timeoutIncludesWaits=True)
     world.chain("steps", waits, timeout="PT1H")
-    world.serving(**PATIENT)
+    supervisor = world.serving(**PATIENT)
     first, other, old = world.start("short"), world.start("f"), world.start("steps")
     for execution in (other, old):
         suspended(world, execution)
@@ -207,7 +207,9 @@ def test_rule_15_waits_count_for_the_flow_where_it_says_so(world: World) -> None
     for execution in (first, other):
         row = world.wait(execution)
         assert (row["status"], row["error"]["code"], row["error"]["error_type"]) == ("error", -1, "flow_error")
+        assert row["error"]["message"] == "the time of the flow is spent; node 'w' was not gone on with"
     assert world.wait(old)["status"] == "completed"
+    assert supervisor.status()["counters"]["step_timeouts"] == 0, "no handler of the node, and nobody is killed for it"
 
 
 def test_S8_a_cancel_undoes_what_was_begun_also_when_an_event_came_before_it_was_gone_on_with(world: World) -> None:

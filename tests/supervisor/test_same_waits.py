@@ -149,6 +149,10 @@ def overdue(stage: Stage) -> None:
     stage.deadline()
 
 
+def flow_is_late(stage: Stage) -> None:
+    stage.flow_time_up(1)
+
+
 def cancel(stage: Stage) -> None:
     stage.cancel()
 
@@ -159,6 +163,10 @@ OK, WRONG = (200, {"ok": True}), "parameter n: it is missing, or not what is wan
 QUEUE = {"type": "redis_queue", "id": "w", "queueName": "QUEUE", "redisHost": "HOST", "redisPassword": "PASSWORD"}
 MINE = {"type": "t_wait", "id": "w", "file": "FILE"}
 GO_ON = {"timeoutHandler": {"strategy": "continue"}}
+
+IN_AN_HOUR = {"timeout": "PT1H", "timeoutIncludesWaits": True}
+FIELDS = {"the flow's time is up": IN_AN_HOUR, "the flow's time is up first": IN_AN_HOUR}
+"""Of the flows of some scenarios."""
 
 # nodes; what happens; what is answered; how it ends
 SCENARIOS: dict[str, tuple[list[dict[str, Any]], Play, list[Any], str]] = {
@@ -192,6 +200,8 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], Play, list[Any], str]] = {
     "one event, one wait": (chain(event("a", "tick"), event("b", "tick")), one_event_one_wait, [], "completed"),
     "no event comes": (chain(event("w", "go", subscription_timeout=5000)), done(overdue), [], "error"),
     "no event comes and it goes on": (chain(event("w", "go", timeout="P1D", **GO_ON)), done(overdue), [], "completed"),
+    "the flow's time is up": (chain(event("w", "go", timeout="P1D", **ABSENT)), done(flow_is_late), [], "error"),
+    "the flow's time is up first": (chain(DELAY), done(flow_is_late), [], "error"),
     "an event is cancelled": (chain(event("w", "go")), done(cancel), [], "cancelled"),
     "an event's correlation is none": (chain(event("w", "go", correlationId="$INPUT.none")), by_itself, [], "error"),
     "resumed with nothing": (chain(event("w", "go")), done(resumed()), [], "completed"),
@@ -352,37 +362,31 @@ def supervised(world: World, plaita_server_process: Server) -> World:
     return world
 
 
-def fitted(nodes: list[dict[str, Any]], world: World, server: Server, stage: str, number: int) -> list[dict[str, Any]]:
+def fitted(flow: dict[str, Any], world: World, server: Server, stage: str, number: int) -> dict[str, Any]:
     """With a file of this stage's own, and a queue of this scenario's own on plaita's server."""
     queue = {"redisHost": server.socket_path, "redisPassword": server.password}
     queue["queueName"] = f"{world.keys.prefix}:userqueue:{number}"
-    file = {"file": str(world.folder / f"{stage}{number}")}
-    added = {"redis_queue": queue, "t_wait": file}
-    return [{**node, **added.get(node["type"], {})} for node in nodes]
+    added = {"redis_queue": queue, "t_wait": {"file": str(world.folder / f"{stage}{number}")}}
+    nodes = [{**node, **added.get(node["type"], {})} for node in flow["nodes"]]
+    return {**flow, "flow_id": f"f{number}", "nodes": nodes}
 
 
 def test_flows_end_the_same_where_time_is_skipped(
-    supervised: World,
-    plaita_server_process: Server,
-    waiting_nodes: NodeRegistry,
+    supervised: World, plaita_server_process: Server, waiting_nodes: NodeRegistry
 ) -> None:
     told: list[tuple[Real, list[Any]]] = []
     given = {"order": 7, "word": "soon"}
-    flows = [(nodes, play, given) for nodes, play, _, _ in SCENARIOS.values()]
-    flows += [
-        (jsontext.loads((EXAMPLES / f"{name}.json").read_bytes())["nodes"], play, asked)
-        for name, asked, play, _, _ in WORKED
-    ]
-    for number, (nodes, play, asked) in enumerate(flows):
-        supervised.put(f"f{number}", fitted(nodes, supervised, plaita_server_process, "real", number))
+    flows = [({"nodes": one[0], **FIELDS.get(name, {})}, one[1], given) for name, one in SCENARIOS.items()]
+    flows += [(jsontext.loads((EXAMPLES / f"{one[0]}.json").read_bytes()), one[2], one[1]) for one in WORKED]
+    for number, (flow, play, asked) in enumerate(flows):
+        supervised.put(**fitted(flow, supervised, plaita_server_process, "real", number))
         stage = Real(supervised, f"f{number}", asked)
         told.append((stage, []))
         play(stage, told[-1][1])
     seen: list[tuple[list[Any], dict[str, Any]]] = []
-    for number, (nodes, play, asked) in enumerate(flows):
+    for number, (flow, play, asked) in enumerate(flows):
         with TimeSkippingRunner(registry=waiting_nodes, max_deliveries=MAX_DELIVERIES) as run:
-            nodes = fitted(nodes, supervised, plaita_server_process, "skipping", number)
-            skipping = Skipping(run, {"flow_id": f"f{number}", "nodes": nodes}, asked)
+            skipping = Skipping(run, fitted(flow, supervised, plaita_server_process, "skipping", number), asked)
             said: list[Any] = []
             play(skipping, said)
             seen.append((said, skipping.outcome()))

@@ -52,6 +52,7 @@ class Stage(Protocol):
     def cancel(self) -> None: ...
     def deadline(self) -> None: ...
     def hours(self, hours: int) -> None: ...
+    def flow_time_up(self, hours: int) -> None: ...
     def outcome(self) -> dict[str, Any]: ...
 
 
@@ -97,6 +98,11 @@ class Real:
     def hours(self, hours: int) -> None:
         since = int(self.world.row(self.id).control["wait_since"])
         self._do("HSET", self.world.keys.row(self.id), "wait_since", since - hours * 3_600_000)
+
+    def flow_time_up(self, hours: int) -> None:
+        created = int(self.world.row(self.id).control["created_at"])
+        self._do("HSET", self.world.keys.row(self.id), "created_at", created - hours * 3_600_000)
+        self.deadline()
 
     def outcome(self) -> dict[str, Any]:
         shown = self.world.wait(self.id)
@@ -145,6 +151,9 @@ class Skipping:
         self.run.advance(seconds=(waiting.until - self.run.now) / timedelta(seconds=1))
 
     def hours(self, hours: int) -> None:
+        self.run.advance(hours=hours)
+
+    def flow_time_up(self, hours: int) -> None:
         self.run.advance(hours=hours)
 
     def outcome(self) -> dict[str, Any]:
