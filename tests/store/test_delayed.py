@@ -43,6 +43,13 @@ def test_what_is_not_due_waits_and_says_how_long(world):
     assert promote(world).next_due_in_ms > 60_000
 
 
+@pytest.mark.parametrize("score", ["+inf", "1e300"])
+def test_92_a_time_that_never_comes_is_a_long_sleep_and_no_loop(world, score: str):
+    world.do(delayed.put(world.keys, "never", 0, [("payload", b"1")]))
+    world.raw("ZADD", world.keys.delayed, score, "never")
+    assert promote(world) == Promoted(0, 2**53, 0)
+
+
 def test_in_order_of_time_and_no_more_than_asked(world):
     for number in (3, 1, 2):
         world.do(delayed.put(world.keys, f"m{number}", -number * 1000, [("payload", str(number))]))

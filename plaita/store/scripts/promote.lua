@@ -67,4 +67,4 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', text(now), 
   end
 end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-return {'ok', moved, first[2] and math.max(0, tonumber(first[2]) - now) or -1, bad, trimmed}
+return {'ok', moved, first[2] and math.min(math.max(0, tonumber(first[2]) - now), 2 ^ 53) or -1, bad, trimmed}
