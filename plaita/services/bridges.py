@@ -8,6 +8,7 @@ holds and cannot read for, it lets go for a while, so that another one may try.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +29,7 @@ BUSY_SHARE = 10  # however many wait, looking through them takes a tenth of the 
 MAX_WAITS = 1000  # that this host reads for at a time
 MAX_LINKS = 64  # servers, databases and passwords
 LET_GO_S = 10.0
+RELEASE_S = 1.0
 AWAY_S = 20.0  # longer than a link rests between two tries
 
 
@@ -213,8 +215,10 @@ class QueueBridges:
             await self._close(target)
         held = [*self._held]
         self._held.clear()
-        for page in _pages(held):
-            await self._host.run(bridges.release(self._host.keys, page, self._holder))
+        with contextlib.suppress(TimeoutError):  # plaita's own server is away: the locks run out by themselves
+            async with asyncio.timeout(RELEASE_S):
+                for page in _pages(held):
+                    await self._host.run(bridges.release(self._host.keys, page, self._holder))
 
     def _tell_once(self, about: str, event: str, **fields: object) -> None:
         now = asyncio.get_running_loop().time()

@@ -3,6 +3,9 @@ hold, servers that never come back, messages that are too large."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from bridge_world import Host, Queues, settled
 
@@ -61,15 +64,13 @@ def test_E1_no_wait_is_passed_over_when_others_end_between_two_pages(
     names = [f"e{n}" for n in range(8)]
     for name in names:
         there.waits(name)
-    first = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10))
-    seen = [wait.execution_id for wait, _ in first.taken]
-    for name in names[:3]:
-        there.ends(name)
-    second = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10, after=first.last))
-    there.ends("e3")
-    third = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10, after=second.last))
-    for page in (second, third):
+    seen, after = [], bridges.FIRST
+    for ends in (names[:3], ["e3"], [], []):
+        page = there.world.do(bridges.take(there.keys, "redis_queue", "me", 10, after=after))
         seen += [wait.execution_id for wait, _ in page.taken]
+        after = page.last if page.count else after
+        for name in ends:
+            there.ends(name)
     assert seen == names
 
 
@@ -162,6 +163,23 @@ def test_E1_a_wait_that_goes_on_after_a_cancel_was_undone_gets_its_message(there
     digest = there.world.do(bridges.take(there.keys, "redis_queue", "dead", 10, lock_ms=1)).taken[0][0].digest
     there.serve(undone)
     assert (there.message()["message"], there.kept(), there.left_behind()) == (1, [], [])
+
+
+def test_R6_a_host_that_stops_waits_for_no_answer(there: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "RELEASE_S", 0.05)
+    there.waits()
+    stood: list[str] = []
+    run = Host.run
+
+    async def never(host: Host, call: Any) -> Any:
+        if call.name == "bridges.release":
+            stood.append(call.name)
+            await asyncio.Event().wait()
+        return await run(host, call)
+
+    monkeypatch.setattr(Host, "run", never)
+    there.serve(lambda: bool(there.records()))
+    assert stood == ["bridges.release"]
 
 
 # -- servers that do not come back --------------------------------------------------------------------
