@@ -90,8 +90,11 @@ def _waiting_rows(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     waiting, cancelled = document.get("waiting"), document.get("cancel")
     if isinstance(waiting, Mapping):
         until = f", until {waiting['deadline']}" if waiting.get("deadline") else ""
-        asked = waiting.get("approval_id")
-        what = f"event {waiting['event_type']}" if asked is None else f"approval {asked}"
+        what = f"event {waiting['event_type']}"
+        if waiting.get("approval_id"):
+            what = f"approval {waiting['approval_id']}"
+        elif waiting.get("callback_url"):
+            what = f"a call to {waiting['callback_url']}"
         rows.append(("waiting", f"at node {waiting['node_id']} for {what}{until}"))
     elif document.get("woken") and document.get("status") in ("suspended", "running"):
         rows.append(("waiting", f"no more: woken by {document['woken']}, to be gone on with"))

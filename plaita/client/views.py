@@ -81,6 +81,9 @@ def _waiting(control: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     task = control.get("wait_task", "").split("\n")  # the places of a service's task, and at the end its id
     asked = {"approval_id": task[-1]} if any(place.endswith(":service:approval:tasks") for place in task) else {}
+    url = _callback_url(control.get("wait_config", ""))
+    if url is not None:
+        asked["callback_url"] = url
     return asked | {
         "event_type": control.get("wait_type") or None,
         "node_id": control.get("next_node") or None,
@@ -170,6 +173,14 @@ def listed(control: Mapping[str, str], tenant: str) -> dict[str, Any]:
         "last_update_time": _time(control.get("last_update_time")),
         "ended_at": _time(control.get("ended_at")),
     }
+
+
+def _callback_url(config: str) -> str | None:
+    """Where a call ends the wait (DECISIONS 30), of a wait for one. What a caller must know besides is not told."""
+    found = _json(config.encode()) if config else None
+    for name in ("callback_config", "full_url"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _listed_wait(control: Mapping[str, str]) -> dict[str, Any] | None:

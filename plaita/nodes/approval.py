@@ -46,6 +46,7 @@ class ApprovalNode(EventNode):
 
     node_type: ClassVar[str] = "approval"
     node_name: ClassVar[str] = "Approval"
+    _awaited: ClassVar[str] = "decision"
 
     event_type: str | None = "approval_decision"
     approval_title: Any

@@ -72,6 +72,7 @@ class EventNode(Node):
     """
 
     is_suspending: ClassVar[bool] = True
+    _awaited: ClassVar[str] = ""  # what comes, where it is no event, in the words of a user
 
     event_type: str | None = None
     event_filter: dict[str, Any] = Field(default_factory=dict)
@@ -154,7 +155,7 @@ class EventNode(Node):
         """The node's result when no event came in time; by default a timeout error, for the ``timeoutHandler``."""
         pending = execution.pending
         waited_for = pending.get("event_type") if isinstance(pending, dict) else None
-        raise TimeoutError(f"no event of type {waited_for or self.event_type!r} came in time")
+        raise TimeoutError(f"no {self._awaited or f'event of type {waited_for or self.event_type!r}'} came in time")
 
     def on_cancel(self, execution: Execution) -> None:
         """Undo what ``execute`` began: the execution was cancelled while it waited, or before what ended its wait was

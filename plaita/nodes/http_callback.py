@@ -45,6 +45,7 @@ class HttpCallbackNode(EventNode):
 
     node_type: ClassVar[str] = "http_callback"
     node_name: ClassVar[str] = "HTTP callback"
+    _awaited: ClassVar[str] = "call"
 
     event_type: str | None = "http_callback"
     callback_path: str | None = None

@@ -36,6 +36,7 @@ class RedisQueueNode(EventNode):
 
     node_type: ClassVar[str] = "redis_queue"
     node_name: ClassVar[str] = "Redis queue"
+    _awaited: ClassVar[str] = "message"
 
     event_type: str | None = "redis_message"
     redis_host: Any = "localhost"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_44_show_judges_signs_of_life_by_the_servers_clock(
     done = plaita("show", "x")
     assert done.code == 0, done.err
     assert "no sign of life" not in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("config", ["", "{bad", "[]", '{"callback_config": 1}', '{"callback_config": {"full_url": 5}}'])
+def test_what_a_wait_is_for_is_shown_however_it_is_stored(plaita: Any, redis_do: Any, keys: Any, config: str) -> None:
+    row(redis_do, keys, "x1", "suspended", wait="1", wait_type="http_callback", wait_config=config)
+    assert "at node n for event http_callback" in plaita("show", "x1").out
+    url = "https://h/callback/default/x1/n/1/t"
+    told = json.dumps({"callback_config": {"full_url": url}, "auth_config": {"token": "S3cr3t-marker"}})
+    row(redis_do, keys, "x1", "suspended", wait_config=told)
+    shown = plaita("show", "x1").out + plaita("show", "x1", "--json").out
+    assert f"for a call to {url}" in shown
+    assert "S3cr3t-marker" not in shown
 
 
 def test_a_list_of_what_waits_says_where_and_for_what(plaita: Any, redis_do: Any, keys: Any) -> None:

@@ -273,5 +273,6 @@ def test_its_deadline_is_a_timeout_for_its_handler(step: Any) -> None:
     step(fields)
     failed = step(fields, "timeout")
     assert (failed.error.exception, failed.error.code) == ("NodeTimeoutError", -1)
+    assert "no decision came in time" in failed.error.message
     fields["timeoutHandler"] = {"strategy": "continue-with", "defaultValue": {"approved": False}}
     assert step(fields, "timeout").result == {"approved": False}

@@ -53,6 +53,7 @@ def test_E1_a_call_to_its_url_wakes_an_execution_once_each_visit_has_its_own(wor
     pending = jsontext.loads(world.row(execution).results["w/é"])
     url = pending["service_config"]["callback_config"]["full_url"]
     assert url.startswith("https://flows.example/callback/default/")
+    assert world.get(execution)["waiting"]["callback_url"] == url
     path = url.removeprefix("https://flows.example")
     assert post(world, path[:-1] + "x", b"{}") == 404
     assert post(world, path, b'{"n":1}') == 200
