@@ -324,6 +324,17 @@ def test_an_early_event_that_fits_ends_the_wait_in_the_same_call(world):
     assert (again.woken, again.wait) == ("event", "1")
 
 
+def test_where_the_stream_takes_nothing_an_early_event_ends_no_wait(world):
+    entry, begun = world.running()
+    publish(world, event_id="x")
+    world.raw("DEL", world.keys.wake)
+    world.raw("SET", world.keys.wake, "no stream")
+    before = world.everything()
+    fields = wait_fields() | {"early": "x", "early_fields": [("payload", b"early")], "timeout_ms": 60_000}
+    assert not isinstance(world.suspend(begun, entry, **fields), Value)
+    assert world.everything() == before
+
+
 def test_an_early_event_and_the_same_call_again(world):
     entry, begun = world.running()
     publish(world, event_id="x")

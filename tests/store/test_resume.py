@@ -31,6 +31,18 @@ def test_S5_what_nobody_holds_gets_a_carrier(world, kind: str):
     assert world.row() == before | {"resumed_by": b"r2"}
 
 
+@pytest.mark.parametrize("kind", ["continue", "retry"])
+def test_where_the_stream_takes_nothing_the_same_call_sent_again_is_not_taken_for_done(world, kind: str):
+    world.start()
+    world.raw("SET", world.keys.wake, "no stream")
+    before = world.everything()
+    assert not isinstance(world.resume(kind), Value)
+    assert world.everything() == before
+    world.raw("DEL", world.keys.wake)
+    assert world.resume(kind) == Value(Resumed("pending", True, ""))
+    assert len(sent(world)) == 1
+
+
 def nothing(world, kind, wanted):
     before = world.everything()
     assert world.resume(kind) == Value(wanted)

@@ -48,6 +48,6 @@ end
 if status == 'suspended' and not given(row[3]) and redis.call('EXISTS', KEYS[3]) == 0 then
   return no('already_suspended')
 end
+redis.call('XADD', KEYS[5], '*', unpack(ARGV, 6)) -- first: should the stream not take it, nothing is marked as done
 redis.call('HSET', KEYS[1], 'resumed_by', ARGV[4])
-redis.call('XADD', KEYS[5], '*', unpack(ARGV, 6))
 return {'ok', status, 1, '', ''}

@@ -81,7 +81,7 @@ if ARGV[12] ~= '' then
   if call and ARGV[13] == '' then
     return {'ok', 0, '', {}, call}
   end
-  if redis.call('HDEL', KEYS[16], ARGV[12]) == 1 and ARGV[13] == 'ends' then
+  if call and ARGV[13] == 'ends' then
     data = ARGV[14]
   end
 end
@@ -97,7 +97,7 @@ if data then
   set('wake_id', ARGV[10])
   set('used_events', with_used_event(used, ARGV[10], ARGV[15]))
   carrier[#carrier + 1], carrier[#carrier + 2] = 'wait', ARGV[2]
-  redis.call('XADD', KEYS[14], '*', unpack(carrier))
+  redis.call('XADD', KEYS[14], '*', unpack(carrier)) -- first of all: should the stream not take it, nothing is changed
 else
   if deadline ~= '' then
     table.insert(timer, 1, KEYS[1])
@@ -111,6 +111,9 @@ else
   if #task > 0 then
     set('wait_task', (assign(ARGV[6], task, text(now))))
   end
+end
+if ARGV[12] ~= '' then
+  redis.call('HDEL', KEYS[16], ARGV[12])
 end
 set('active_ms', active_ms(row, ARGV[3]))
 set('last_update_time', text(now))
