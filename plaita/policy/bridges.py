@@ -125,10 +125,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The event's data, and whether it is an error: then the messages are put aside, not used."""
+    """The event's data, and whether it is an error: then the messages are put aside, not used. ``count``: of how many
+    messages, the first ones, it is; the others are for other waits."""
 
     data: dict[str, Any]
     bad: bool
+    count: int = 1
+
+    @property
+    def becomes(self) -> str:
+        """Of the messages on their server, for ``store.queues.settle``."""
+        return f"{'bad' if self.bad else 'used'} {self.count}"
 
 
 Message = bytes | Mapping[bytes, bytes]
@@ -136,17 +143,28 @@ Message = bytes | Mapping[bytes, bytes]
 
 
 def told(asked: Asked, queue: Queue, messages: Sequence[Message], now_ms: int, *, size: int | None = None) -> Told:
-    """What the node is told of these messages. ``size``: what they have in bytes where they are not all here."""
-    size = sum(size_of(message) for message in messages) if size is None else size
-    if size > MAX_MESSAGE_BYTES:
-        begins = f", which begins {_head(messages[0])}" if messages and isinstance(messages[0], bytes) else ""
-        why = f"{size} bytes of one message{begins}; at most {MAX_MESSAGE_BYTES} are taken"
-        return told_error(asked, queue, why, now_ms)
-    try:
-        read = [_read(message, queue.form) for message in messages]
-    except ValueError as error:
-        return told_error(asked, queue, str(error), now_ms)
-    bare = [_bare(message) for message in messages]
+    """What the node is told of these messages: as many of the first ones as can be read and fit. ``size``: what the
+    first has in bytes where it is not all here."""
+    read: list[Any] = []
+    bare: list[Any] = []
+    bytes_ = written = 0
+    for message in messages:
+        bytes_ += size if size is not None and not read else size_of(message)
+        try:
+            if bytes_ > MAX_MESSAGE_BYTES:
+                begins = f", which begins {_head(message)}" if isinstance(message, bytes) else ""
+                raise ValueError(f"{bytes_} bytes of one message{begins}; at most {MAX_MESSAGE_BYTES} are taken")
+            forms = _read(message, queue.form), _bare(message)
+            written += len(jsontext.dumps(forms))
+            if written > MAX_TOLD_BYTES:
+                why = f"a message of {bytes_} bytes has {written} in the node's result"
+                raise ValueError(f"{why}; at most {MAX_TOLD_BYTES} fit in")
+        except ValueError as error:
+            if not read:
+                return told_error(asked, queue, str(error), now_ms)
+            break
+        read.append(forms[0])
+        bare.append(forms[1])
     data = {
         **_common(asked, queue, now_ms),
         "trigger_type": "redis_message",
@@ -154,11 +172,7 @@ def told(asked: Asked, queue: Queue, messages: Sequence[Message], now_ms: int, *
         "message": read if queue.batch > 1 else read[0],
         "raw_message": bare if queue.batch > 1 else bare[0],
     }
-    written = len(jsontext.dumps([data["message"], data["raw_message"]]))
-    if written > MAX_TOLD_BYTES:
-        why = f"a message of {size} bytes has {written} in the node's result; at most {MAX_TOLD_BYTES} fit in"
-        return told_error(asked, queue, why, now_ms)
-    return Told(data, False)
+    return Told(data, False, len(read))
 
 
 def told_error(asked: Asked, queue: Queue, why: str, now_ms: int) -> Told:

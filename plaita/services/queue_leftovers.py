@@ -179,7 +179,7 @@ class Leftovers:
             db=target.db,
             queue=queue.name,
             messages=queues.processing(queue.name, wait.digest),
-            they_are={"used": "used", "bad": "unreadable"}.get(each.becomes, "to be put back"),
+            they_are="to be put back" if each.becomes == "back" else f"{each.becomes}, the others to be put back",
             tenant=wait.tenant,
             execution_id=wait.execution_id,
             why=why,

@@ -90,7 +90,7 @@ async def end_wait(host: ServiceHost, wait: Wait, said: Told) -> bool:
         ("tenant_id", wait.tenant),
     ]
     data = events.told(event_id, "redis_message", jsontext.dumps(said.data))
-    ending = Ending(wait, "bad" if said.bad else "used", data, event_id, fields)
+    ending = Ending(wait, said.becomes, data, event_id, fields)
     woken = await served(host, bridges.wake(host.keys, ending))
     if woken:
         host.count("queue_messages_bad" if said.bad else "queue_messages")
@@ -152,7 +152,7 @@ class Link:
         await self._runner.close()
 
     async def settle(self, wait: Wait, queue: Queue, becomes: str) -> None:
-        """Clear up after a wait that is over: ``used``, ``bad`` or ``back``. Raises NotServed, TargetAway."""
+        """Clear up after a wait that is over; ``becomes``: see ``queues.settle``. Raises NotServed, TargetAway."""
         self.used_at = asyncio.get_running_loop().time()
         if queue.kind == "list":
             refusal = policy.name_refusal(queue.name, self._namespace(wait)) if await self._owns() else None
@@ -197,7 +197,8 @@ class Link:
                 raise TargetAway(_why(answer))
             found = answer.value
         if found.messages:
-            said = policy.told(reading.asked, queue, found.messages, wall_ms(), size=found.size)
+            size = found.size if found.size > policy.MAX_MESSAGE_BYTES else None  # then it is the beginning of one
+            said = policy.told(reading.asked, queue, found.messages, wall_ms(), size=size)
             await self._end(reading, said)
 
     def _call(self, reading: Reading) -> Call[Read]:
@@ -247,7 +248,7 @@ class Link:
         self.remove(wait.digest)
         self._host.tell("debug", "queue.message", target=self.target.place, queue=reading.queue.name, woken=woken)
         if reading.begun:
-            await self.settle(wait, reading.queue, ("bad" if said.bad else "used") if woken else "back")
+            await self.settle(wait, reading.queue, said.becomes if woken else "back")
         else:
             await served(self._host, bridges.done(self._host.keys, wait.digest, self._holder))
 

@@ -106,7 +106,7 @@ def take(
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A wait that is over. ``becomes``: what is left to do with its messages: ``used``, ``bad`` or ``back``.
+    """A wait that is over. ``becomes``: what is left to do with its messages, as ``queues.settle`` takes it.
     ``since``: when a host first saw that it is over, epoch ms by the server."""
 
     wait: Wait
@@ -167,8 +167,8 @@ def begin(keys: Keys, wait: Wait, position: str) -> Call[Wait]:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``becomes``: of the messages: ``used`` or ``bad``. ``data``: as ``events.told`` makes it. ``fields``: of the
-    carrier. ``nonce`` makes a resend recognisable."""
+    """``becomes``: of the messages, as ``queues.settle`` takes it. ``data``: as ``events.told`` makes it. ``fields``:
+    of the carrier. ``nonce`` makes a resend recognisable."""
 
     wait: Wait
     becomes: str

@@ -59,7 +59,8 @@ def reopen(queue: str, digest: str) -> Call[int]:
 
 
 def settle(queue: str, digest: str, becomes: str) -> Call[int]:
-    """What becomes of the messages of a wait that is over: ``used``, ``back`` or ``bad``; how many there were."""
+    """What becomes of the messages of a wait that is over: ``used 2`` or ``bad 1`` of the first ones (of all without a
+    number), the others go back; or ``back``. How many there were."""
     mine = processing(queue, digest)
     return Call(
         "queues.settle",

@@ -179,13 +179,13 @@ class Queues:
             host = Host(AsyncRunner(self.world.server.url), self.keys, ())
             page = self.world.do(bridges.take(self.keys, "redis_queue", "dead", 10, lock_ms=1))
             wait = self.world.do(bridges.begin(self.keys, page.taken[0][0], ""))
-            runner = AsyncRunner(policy.queue_of(jsontext.loads(wait.config)).target.url)
-            taken = await runner.run(queues.take("q", wait.digest, 1, 1000))
+            queue = policy.queue_of(jsontext.loads(wait.config))
+            runner = AsyncRunner(queue.target.url)
+            taken = await runner.run(queues.take("q", wait.digest, queue.batch, 1000))
             assert isinstance(taken, Value)
             assert taken.value.messages
             if woken:
                 asked = Asked("default", wait.execution_id, "f", "w")
-                queue = policy.queue_of(jsontext.loads(wait.config))
                 assert await end_wait(host, wait, policy.told(asked, queue, taken.value.messages, 1))
             await runner.close()
             await host.runner.close()

@@ -289,6 +289,27 @@ def test_E1_a_batch_holds_as_many_as_fit_and_leaves_the_rest_in_order(there: Que
     assert there.message("stream")["message"] == [{"n": message} for message in messages[:3]]
 
 
+def test_S7_in_a_batch_only_what_cannot_be_read_is_put_aside(there: Queues) -> None:
+    for name in ("e", "e2", "e3"):
+        there.waits(name, there.config(batch=4))
+    there.push(1, 2, b"{bad", 3)
+    there.serve(lambda: bool(there.message("e") and there.message("e2") and there.message("e3")) and settled(there))
+    said = [there.message(name) for name in ("e", "e2", "e3")]
+    assert sorted(str(one.get("message")) for one in said) == ["None", "[1, 2]", "[3]"]
+    assert there.target.do("LRANGE", "q:bad", 0, -1) == [b"{bad"]
+    assert (there.kept(), there.left_behind()) == ([], [])
+
+
+def test_S7_a_host_that_finds_a_batch_half_used_gives_the_rest_back(there: Queues) -> None:
+    there.waits(config=there.config(batch=4))
+    there.push(1, b"{bad", 3)
+    there.taken_by_a_host_that_died(woken=True)
+    there.serve(lambda: settled(there))
+    assert there.message()["message"] == [1]
+    assert there.target.do("LRANGE", "q", 0, -1) == [b"{bad", b"3"]
+    assert there.left_behind() == []
+
+
 def test_E1_a_stream_that_is_trimmed_meanwhile_gives_what_is_left(there: Queues) -> None:
     there.waits(config=there.config("s", "stream"))
     [taken] = there.world.do(bridges.take(there.keys, "redis_queue", "dead", 10, lock_ms=1)).taken
