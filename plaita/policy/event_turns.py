@@ -1,12 +1,14 @@
 """Whose event a host works on next, so that a flood of one tenant holds up no other (KNOWN-TROUBLE 73). Pure.
 
 Events are held in rows: those of one tenant, type and correlation, which go one after the other. Tenants take turns,
-and none has all places at once. Of a tenant only so many are held; what comes beyond them is for the caller to leave
-where it is, and to come back to.
+and none has all places at once. Their events come in lanes: some of a tenant's types share one. Of a lane only so many
+are held; what comes beyond them is for the caller to leave where it is, and to come back to. So a flood of one type
+holds up few other types of its tenant, and how many types there are costs nothing.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, deque
 from typing import Generic, TypeVar
 
@@ -14,6 +16,13 @@ T = TypeVar("T")
 
 Row = tuple[str, str, str | None]
 """Tenant, type, correlation."""
+
+LANES = 8  # of a tenant
+
+
+def lane_of(tenant: str, event_type: str) -> str:
+    """The lane of an event."""
+    return f"{tenant} {zlib.crc32(event_type.encode('utf-8', 'surrogateescape')) % LANES}"
 
 
 def order_of(log_id: str) -> tuple[int, int]:
@@ -32,33 +41,35 @@ def before(log_id: str) -> str:
 
 class Turns(Generic[T]):
     """``at_once``: places; ``of_one``: for one tenant at most. ``held``: how many events are held, about;
-    ``held_of_one``: of one tenant at most."""
+    ``held_of_one``: of one lane at most."""
 
-    def __init__(self, *, at_once: int = 16, of_one: int = 12, held: int = 256, held_of_one: int = 64) -> None:
+    def __init__(self, *, at_once: int = 16, of_one: int = 12, held: int = 512, held_of_one: int = 32) -> None:
         self._at_once, self._of_one = at_once, of_one
         self._most, self._most_of_one = held, held_of_one
-        self._queued: dict[Row, deque[T]] = {}  # of the rows that hold something or are begun
+        self._queued: dict[
+            Row, deque[tuple[str, T]]
+        ] = {}  # with their lanes; of the rows that hold something or are begun
         self._begun: set[Row] = set()
         self._places: Counter[str] = Counter()  # taken, by tenant
-        self._held: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()  # by lane
         self._ready: dict[str, deque[Row]] = {}  # rows with something held that are not begun, by tenant, in turn
 
-    def takes(self, tenant: str) -> bool:
-        """Whether one more of the tenant is to be held. One that has none is never shut out by the others."""
-        mine = self._held[tenant]
+    def takes(self, lane: str) -> bool:
+        """Whether one more of the lane is to be held. One that has none is never shut out by the others."""
+        mine = self._held[lane]
         return mine < self._most_of_one and (not mine or self._held.total() < self._most)
 
-    def is_low(self, tenant: str) -> bool:
+    def is_low(self, lane: str) -> bool:
         """Whether it is time to come back to what was left."""
-        return self._held[tenant] * 2 <= self._most_of_one and self.takes(tenant)
+        return self._held[lane] * 2 <= self._most_of_one and self.takes(lane)
 
-    def hold(self, row: Row, item: T) -> None:
+    def hold(self, lane: str, row: Row, item: T) -> None:
         """An event, behind those of its row."""
         if row not in self._queued:
             self._queued[row] = deque()
             self._ready.setdefault(row[0], deque()).append(row)
-        self._queued[row].append(item)
-        self._held[row[0]] += 1
+        self._queued[row].append((lane, item))
+        self._held[lane] += 1
 
     def begin(self) -> tuple[Row, T] | None:
         """The event whose turn it is, where there is a place for one; ``end`` its row when it is done."""
@@ -73,8 +84,9 @@ class Turns(Generic[T]):
             self._ready[tenant] = rows  # behind all others
         self._begun.add(row)
         self._places[tenant] += 1
-        self._less(self._held, tenant)
-        return row, self._queued[row].popleft()
+        lane, item = self._queued[row].popleft()
+        self._less(self._held, lane)
+        return row, item
 
     def end(self, row: Row) -> None:
         """The event of this row that was begun is done, or given up."""
@@ -86,7 +98,7 @@ class Turns(Generic[T]):
             del self._queued[row]
 
     @staticmethod
-    def _less(counts: Counter[str], tenant: str) -> None:
-        counts[tenant] -= 1
-        if not counts[tenant]:
-            del counts[tenant]
+    def _less(counts: Counter[str], name: str) -> None:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]

@@ -21,7 +21,7 @@ from plaita.errors import InputError
 from plaita.policy import event_index, event_turns
 from plaita.policy.backoff import backoff_s
 from plaita.policy.copies import wake_carrier_of
-from plaita.policy.event_turns import Row, Turns
+from plaita.policy.event_turns import Row, Turns, lane_of
 from plaita.services.host import NotServed, ServiceHost, served
 from plaita.store import events
 from plaita.store.call import Answer, Refused, Value
@@ -38,6 +38,7 @@ LOG_KEPT_MS = 3_600_000  # of what everybody has done with: for who looks back
 LOG_LONG = 100_000  # entries; a log that is longer keeps only
 LONG_LOG_KEPT_MS = 60_000
 PAGE = 32  # entries of the log
+AHEAD = 128  # where most of them are passed over
 RECLAIM_PAGES = COME_BACK_PAGES = 64  # in one go
 BEHIND_LOOK_S = 0.25
 LEFT_AGAIN_S = 1.0  # after an outage
@@ -86,8 +87,8 @@ def read_event(log_id: str, fields: Mapping[bytes, bytes]) -> ReadEvent:
 class EventFeed:
     """The service ``events``.
 
-    It reads ahead: of a tenant that publishes faster than its events are done with, what comes beyond its share is
-    passed over, and stays pending in our name. ``_behind`` says from where on, and we come back to it.
+    It reads ahead: where events come faster than they are done with, what is beyond the share of its lane is passed
+    over, and stays pending in our name. ``_behind`` says from where on, and we come back to it.
     """
 
     def __init__(self, host: ServiceHost) -> None:
@@ -95,13 +96,13 @@ class EventFeed:
         self._keys = host.keys
         self._idle_ms = min(RECLAIM_IDLE_MS, host.min_idle_ms)
         self._failures = 0
-        self._turns: Turns[tuple[str, ReadEvent | None]] = Turns()
+        self._turns: Turns[tuple[str, str, ReadEvent | None]] = Turns()  # lane, log id
         self._in_hand: set[str] = set()  # log ids: held, or begun
-        self._behind: dict[str, str] = {}  # tenant -> nothing of it after this log id is in hand but what comes back
+        self._behind: dict[str, str] = {}  # lane -> nothing of it after this log id is in hand but what comes back
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: dict[str, int] = {}  # log id -> how often by a fault of our own
         self._moved = asyncio.Event()  # something is done with: there may be room
-        self._told_of: dict[str, float] = {}  # tenant -> when it was told that it is behind
+        self._told_of: dict[str, float] = {}  # lane -> until when it needs not be told again that it is behind
         self._reclaimed_to = "0-0"
 
     async def run(self) -> None:
@@ -127,7 +128,8 @@ class EventFeed:
                 trim_at = now + TRIM_EVERY_S * (0.8 + random.random() * 0.4)
                 await self._trim()
             await self._come_back()
-            call = events.read_log(self._keys, self._host.consumer, 1 if self._behind else BLOCK_MS, PAGE)
+            block_ms, count = (1, AHEAD) if self._behind else (BLOCK_MS, PAGE)
+            call = events.read_log(self._keys, self._host.consumer, block_ms, count)
             entries = await self._answered(await self._host.run(call))
             for entry in entries or ():
                 self._take(entry)
@@ -192,49 +194,54 @@ class EventFeed:
         """An entry that is pending in our name: hold it, or pass it over for now."""
         if entry.log_id in self._in_hand:
             return  # reclaimed from ourselves: it takes long, and now nobody else takes it
-        tenant = _tenant(entry)
-        if tenant not in self._behind and self._turns.takes(tenant):
-            self._hold(tenant, entry)
+        tenant, event_type = _whose(entry)
+        lane = lane_of(tenant, event_type)
+        if lane not in self._behind and self._turns.takes(lane):
+            self._hold(lane, entry)
             return
-        self._put_off(tenant, entry.log_id)
+        self._put_off(lane, entry.log_id)
         self._host.count("events_put_off")
         now = asyncio.get_running_loop().time()
-        if now >= self._told_of.get(tenant, 0.0):
+        if now >= self._told_of.get(lane, 0.0):
             self._told_of = {one: until for one, until in self._told_of.items() if until > now}
-            self._told_of[tenant] = now + TELL_EVERY_S
-            self._host.tell("warning", "event.put_off", tenant_id=tenant, log_id=entry.log_id)
+            self._told_of[lane] = now + TELL_EVERY_S
+            said = {"tenant_id": tenant, "event_type": event_type, "log_id": entry.log_id}
+            self._host.tell("warning", "event.put_off", **said)
 
-    def _put_off(self, tenant: str, log_id: str) -> None:
+    def _put_off(self, lane: str, log_id: str) -> None:
         before = event_turns.before(log_id)
-        known = self._behind.get(tenant)
-        self._behind[tenant] = before if known is None else min(known, before, key=event_turns.order_of)
+        known = self._behind.get(lane)
+        self._behind[lane] = before if known is None else min(known, before, key=event_turns.order_of)
 
     async def _come_back(self) -> None:
-        """To what was passed over, of the tenants that have room again."""
-        for tenant in [one for one in self._behind if self._turns.is_low(one)]:
+        """To what was passed over, of the lanes that have room again."""
+        for lane in [one for one in self._behind if self._turns.is_low(one)]:
             for _ in range(COME_BACK_PAGES):
-                if not await self._come_back_to(tenant):
+                if not await self._come_back_to(lane):
                     break
 
-    async def _come_back_to(self, tenant: str) -> bool:
+    async def _come_back_to(self, lane: str) -> bool:
         """A page of what is pending in our name; whether to look at the next: there may be more, and there is room."""
-        after = self._behind[tenant]
+        after = self._behind[lane]
         page = await self._answered(await self._host.run(events.read_own(self._keys, self._host.consumer, after, PAGE)))
         if page is None:
             return False
+        if self._behind[lane] != after:
+            return True  # something before it was put off meanwhile
         for entry in page:
-            if _tenant(entry) == tenant and entry.log_id not in self._in_hand:
-                if not self._turns.takes(tenant):
+            if lane_of(*_whose(entry)) == lane and entry.log_id not in self._in_hand:
+                if not self._turns.takes(lane):
                     return False
-                self._hold(tenant, entry)
-            self._behind[tenant] = entry.log_id
+                self._hold(lane, entry)
+            self._behind[lane] = entry.log_id
         if not page:
-            del self._behind[tenant]
+            del self._behind[lane]
         return bool(page)
 
-    def _hold(self, tenant: str, entry: Logged) -> None:
+    def _hold(self, lane: str, entry: Logged) -> None:
         self._host.count("events_read")
         event: ReadEvent | None = None
+        tenant, _ = _whose(entry)
         row: Row = (tenant, "", None)
         try:
             event = read_event(entry.log_id, entry.fields)
@@ -243,13 +250,13 @@ class EventFeed:
             self._host.count("events_bad")
             self._host.tell("error", "event.unreadable", log_id=entry.log_id, error=error)
         self._in_hand.add(entry.log_id)
-        self._turns.hold(row, (entry.log_id, event))
+        self._turns.hold(lane, row, (lane, entry.log_id, event))
         self._begin()
 
     def _begin(self) -> None:
         while (turn := self._turns.begin()) is not None:
-            row, (log_id, event) = turn
-            task = asyncio.create_task(self._one(row[0], log_id, event), name="event")
+            row, (lane, log_id, event) = turn
+            task = asyncio.create_task(self._one(lane, log_id, event), name="event")
             self._tasks.add(task)
             task.add_done_callback(functools.partial(self._ended, row, log_id))
 
@@ -261,7 +268,7 @@ class EventFeed:
             self._moved.set()
             self._begin()
 
-    async def _one(self, tenant: str, log_id: str, event: ReadEvent | None) -> None:
+    async def _one(self, lane: str, log_id: str, event: ReadEvent | None) -> None:
         try:
             if event is not None:
                 woken = await self._fan_out(event)
@@ -274,7 +281,7 @@ class EventFeed:
             if why.refused:
                 await self._give_up(log_id)
             else:
-                asyncio.get_running_loop().call_later(LEFT_AGAIN_S, self._put_off, tenant, log_id)
+                asyncio.get_running_loop().call_later(LEFT_AGAIN_S, self._put_off, lane, log_id)
         except Exception:  # noqa: BLE001 - one event that we stumble over must not hold up the others
             self._host.tell("error", "event.failed", log_id=log_id, traceback=traceback.format_exc())
             await self._give_up(log_id)
@@ -328,9 +335,10 @@ class EventFeed:
                 return woken
 
 
-def _tenant(entry: Logged) -> str:
-    """As the entry says it, right or not: whose turn it takes."""
-    return entry.fields.get(b"tenant_id", b"").decode("utf-8", "replace")
+def _whose(entry: Logged) -> tuple[str, str]:
+    """Tenant and type as the entry says them, right or not: whose turn it takes."""
+    tenant, event_type = (entry.fields.get(name, b"") for name in (b"tenant_id", b"event_type"))
+    return tenant.decode("utf-8", "replace"), event_type.decode("utf-8", "replace")
 
 
 def _carrier(waiter: Waiter, tenant: str) -> Sequence[tuple[str, bytes | str]]:

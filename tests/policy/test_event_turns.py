@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from plaita.policy.event_turns import Row, Turns, before, order_of
+from plaita.policy.event_turns import LANES, Row, Turns, before, lane_of, order_of
 
 
 def begun(turns: Turns[int]) -> list[tuple[str, int]]:
@@ -20,10 +20,10 @@ def begun(turns: Turns[int]) -> list[tuple[str, int]]:
 def test_tenants_take_turns_and_none_has_all_places() -> None:
     turns: Turns[int] = Turns(at_once=4, of_one=3)
     for number in range(6):
-        turns.hold(("a", "t", str(number)), number)
+        turns.hold("a", ("a", "t", str(number)), number)
     assert begun(turns) == [("a", 0), ("a", 1), ("a", 2)], "one place is for others"
-    turns.hold(("b", "t", "x"), 7)
-    turns.hold(("b", "t", "y"), 8)
+    turns.hold("b", ("b", "t", "x"), 7)
+    turns.hold("b", ("b", "t", "y"), 8)
     assert begun(turns) == [("b", 7)]
     turns.end(("a", "t", "0"))
     assert begun(turns) == [("a", 3)]
@@ -35,7 +35,7 @@ def test_the_turns_go_round() -> None:
     turns: Turns[int] = Turns(at_once=1, of_one=1)
     for tenant, many in (("a", 4), ("b", 2), ("c", 1)):
         for number in range(many):
-            turns.hold((tenant, "t", str(number)), number)
+            turns.hold(tenant, (tenant, "t", str(number)), number)
     order = []
     while (turn := turns.begin()) is not None:
         order.append(turn[0][0])
@@ -46,10 +46,10 @@ def test_the_turns_go_round() -> None:
 def test_a_row_goes_one_after_the_other_and_holds_up_no_other_row() -> None:
     turns: Turns[int] = Turns(at_once=8, of_one=8)
     for number in range(3):
-        turns.hold(("a", "t", None), number)
-    turns.hold(("a", "t", "x"), 3)
+        turns.hold("a", ("a", "t", None), number)
+    turns.hold("a", ("a", "t", "x"), 3)
     assert begun(turns) == [("a", 0), ("a", 3)]
-    turns.hold(("a", "t", "x"), 4)
+    turns.hold("a", ("a", "t", "x"), 4)
     assert begun(turns) == []
     turns.end(("a", "t", None))
     assert begun(turns) == [("a", 1)]
@@ -59,9 +59,9 @@ def test_of_a_tenant_so_many_are_held_and_none_is_shut_out() -> None:
     turns: Turns[int] = Turns(at_once=1, of_one=1, held=6, held_of_one=4)
     for tenant in ("a", "b"):
         while turns.takes(tenant):
-            turns.hold((tenant, "t", None), 0)
+            turns.hold(tenant, (tenant, "t", None), 0)
     assert turns.takes("c"), "though six are held"
-    turns.hold(("c", "t", None), 0)
+    turns.hold("c", ("c", "t", None), 0)
     assert not turns.takes("c")
     held = [turns.is_low(tenant) for tenant in ("a", "b", "c", "d")]
     assert held == [False, False, False, True]
@@ -85,7 +85,7 @@ def test_whatever_comes_each_is_begun_once_and_a_row_in_its_order(seed: int) -> 
         row: Row = (tenant, chance.choice("tu"), chance.choice([None, "x"]))
         if chance.random() < 0.5 and turns.takes(tenant):
             number += 1
-            turns.hold(row, number)
+            turns.hold(tenant, row, number)
             held.setdefault(row, []).append(number)
         elif chance.random() < 0.5 and (turn := turns.begin()) is not None:
             assert turn[0] not in working
@@ -113,3 +113,9 @@ def test_whatever_comes_each_is_begun_once_and_a_row_in_its_order(seed: int) -> 
 def test_the_id_just_below(log_id: str, below: str) -> None:
     assert before(log_id) == below
     assert order_of(below) <= order_of(log_id)
+
+
+def test_tenants_share_no_lane_and_their_types_few() -> None:
+    lanes = {lane_of(tenant, f"type {number}") for tenant in ("a", "b", "a 1", "") for number in range(100)}
+    assert len(lanes) == 4 * LANES
+    assert lane_of("a", "\udcff")
