@@ -88,7 +88,7 @@ class QueueBridges:
                 await self._close_idle()
             except NotServed:
                 pass  # plaita's own server: what is held meanwhile may become another's
-            await asyncio.sleep(max(LOOK_EVERY_S, BUSY_SHARE * (loop.time() - began)))
+            await asyncio.sleep(rest_s(loop.time() - began))
 
     async def look(self) -> None:
         """Once through all waits: keep what is held, take what nobody holds, leave what is over. Raises NotServed."""
@@ -227,6 +227,11 @@ class QueueBridges:
                 self._told.clear()
             self._told[about] = now
             self._host.tell("warning", event, **fields)
+
+
+def rest_s(took_s: float) -> float:
+    """The pause after a look; never so long that what this host holds runs out meanwhile."""
+    return max(LOOK_EVERY_S, min(BUSY_SHARE * took_s, bridges.LOCK_MS / 3000))
 
 
 def _pages(digests: list[str]) -> Iterable[list[str]]:

@@ -350,3 +350,9 @@ def test_a_channel_is_kept_no_longer_than_the_wait_needs() -> None:
 
 def test_the_names_on_a_queues_server() -> None:
     assert queues.closed("q", "d") == "q:processing:d:closed"
+
+
+def test_E1_however_long_a_look_takes_locks_are_renewed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LOOK_EVERY_S", 1.0)
+    monkeypatch.setattr(service, "BUSY_SHARE", 10)
+    assert [service.rest_s(took) for took in (0.0, 0.2, 3.0)] == [1.0, 2.0, 5.0]
