@@ -183,8 +183,8 @@ def _waits(flow: FlowDefinition, outcome: Suspended) -> FlowWaitsError:
     if wanted["event_filter"] is not None:
         what += f" with {jsontext.dumps(wanted['event_filter']).decode()[:200]}"
     return FlowWaitsError(
-        f"{flow.plans[outcome.node_id].label} waits for {what}: only a supervisor can wait (plaita run FILE, or plaita "
-        "flow put and plaita start), Flow.run cannot",
+        f"{flow.plans[outcome.node_id].label} waits for {what}: only a supervisor can wait (plaita flow put and plaita "
+        "start), Flow.run cannot; in a test plaita.testing.TimeSkippingRunner lets its time pass",
         node=outcome.node_id,
         subscription=wanted,
     )

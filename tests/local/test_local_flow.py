@@ -449,7 +449,8 @@ def test_a_flow_that_waits_says_where_and_for_what() -> None:
         flow.run(what="paid", id=7)
     assert str(caught.value) == (
         "node 'n' (Payment) waits for an event of type 'order.paid' for '7' with {\"id\":7}: only a supervisor can "
-        "wait (plaita run FILE, or plaita flow put and plaita start), Flow.run cannot"
+        "wait (plaita flow put and plaita start), Flow.run cannot; in a test "
+        "plaita.testing.TimeSkippingRunner lets its time pass"
     )
     assert caught.value.node == "n"
     assert caught.value.subscription == {
