@@ -23,7 +23,9 @@ _SHORT = 9  # characters of a generation where whole ones make a row too wide; `
 @app.command("instances")
 @with_session
 def instances(session: Session) -> None:
-    """Every supervisor and library worker that is registered, or died within a day, with what it said of itself last.
+    """Supervisors and library workers, and how they are.
+
+    Each that is registered, or died within a day, with what it said of itself last.
 
     state: alive; stale (more than two heartbeats late: frozen, or cut off); dead (gone without a word); stopped.
 
@@ -79,7 +81,9 @@ def config(
     session: Session,
     instance: Annotated[str | None, typer.Argument(metavar="INSTANCE", help="One alone", show_default=False)] = None,
 ) -> None:
-    """The settings in force on each living host, with their three generations, and what differs between hosts.
+    """The settings of each living host, and what differs.
+
+    Those in force, with their three generations.
 
     Example: plaita cluster config host1
     """

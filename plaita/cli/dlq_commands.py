@@ -30,7 +30,9 @@ def list_command(
     session: Session,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many")] = 50,
 ) -> None:
-    """Dead letters, the newest first; of all tenants, or of the one that is named (--tenant, PLAITA_TENANT).
+    """Dead letters, the newest first.
+
+    Of all tenants, or of the one that is named (--tenant, PLAITA_TENANT).
 
     Example: plaita dlq list --json
     """
@@ -94,7 +96,9 @@ def replay(
     ] = False,
     rate: Annotated[float, typer.Option("--rate", metavar="N", help="At most so many a second; 0: no limit")] = 100.0,
 ) -> None:
-    """Bring dead letters back: those named, or all that match the filters, the oldest first.
+    """Bring dead letters back, named or by filter.
+
+    Those named, or all that match the filters, the oldest first.
 
     Each goes once in 7 days and stays in the list; run again, it goes on where it stopped. What ended its execution in
     error is brought back as a retry. Exit codes: 0 all of them are back (or were), 1 some could not be, see why.

@@ -34,7 +34,9 @@ def doctor(
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Leave out what is ok")] = False,
 ) -> None:
-    """Look at the server, this host, the queue and what runs, and say what to do. Changes nothing: run it any time.
+    """Say what is wrong with server, host, queue and executions.
+
+    And what to do about it. Changes nothing: run it any time.
 
     Exit codes: 0 nothing worse than a note, 1 warnings or errors, 2 bad usage, 3 the server cannot be reached (what
     can be seen without it is shown all the same).

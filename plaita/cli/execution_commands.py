@@ -172,7 +172,9 @@ def show(
     session: Session,
     execution_id: IdArgument,
 ) -> None:
-    """One execution: status, input, output, error, and its nodes in the order they ran.
+    """One execution: status, input, output, error, waits, nodes.
+
+    The nodes are in the order they ran.
 
     Example: plaita show 4f0c --json
     """
@@ -191,7 +193,9 @@ def list_command(
     flow: Annotated[str | None, typer.Option("--flow", metavar="F", help="Of this flow only")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many")] = 50,
 ) -> None:
-    """Executions, the newest first; with --status suspended, what each waits for.
+    """Executions, the newest first.
+
+    With --status suspended: what each waits for.
 
     Example: plaita list --status error --limit 20
     """
@@ -276,7 +280,9 @@ def resume(
     ] = None,
     unblock: Annotated[bool, typer.Option("--unblock", help="With retry: its limits count anew")] = False,
 ) -> None:
-    """Move an execution on: wake it with an event or its timeout, continue it, or retry one that ended in error.
+    """Move an execution on: event, timeout, continue or retry.
+
+    Wake it with an event or its timeout, continue it, or retry one that ended in error.
 
     Exit codes: 0 it goes on, or there was nothing to do (it has ended, it is being run, it waits for an event);
     1 refused, the reason on stderr.

@@ -71,7 +71,9 @@ def run(
         float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up waiting then (exit 4)", min=0)
     ] = None,
 ) -> None:
-    """Run one flow to its end or first wait on a private server, print its output or the wait, leave nothing behind.
+    """Run one flow on a private server, to its end or first wait.
+
+    Prints its output or the wait, and leaves nothing behind.
 
     Exit codes: 0 completed or waiting, 1 error or cancelled, 2 the flow or the input is wrong, 4 timed out.
 

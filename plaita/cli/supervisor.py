@@ -137,7 +137,9 @@ def run(
 @app.command()
 @_with_settings
 def check(*, config: ConfigOption = None, json_output: JsonOption = False, **settings: Any) -> None:
-    """Validate the settings that ``run`` would use and print them, with their generations, secrets masked.
+    """Validate and print the settings that `run` would use.
+
+    With their generations, secrets masked.
 
     Example: plaita-supervisor check --config /etc/plaita/plaita.toml --json
     """
@@ -171,7 +173,9 @@ def record_exit(
     ] = None,
     **settings: Any,
 ) -> None:
-    """Tell Redis how the supervisor of this host ended, for systemd's ExecStopPost=; with the settings of ``run``.
+    """Tell Redis how the supervisor of this host ended.
+
+    For systemd's ExecStopPost=; with the settings of `run`.
 
     Writes only what is no normal end (not exit 0, 75 or 78). Exits with 0 when Redis is away: stderr says so.
 
@@ -273,7 +277,9 @@ def _watch(socket: str | None, instance: str | None, timeout: float) -> int:
 
 @app.command()
 def explain(socket: SocketOption = None, instance: InstanceOption = None, json_output: JsonOption = False) -> None:
-    """Why this host takes work, or does not: every gate, since when, and what to do.
+    """Why this host takes work, or does not.
+
+    Every gate, since when, and what to do.
 
     Example: plaita-supervisor explain
     """
@@ -313,7 +319,9 @@ def drain(
         float | None, typer.Option("--deadline", metavar="SECONDS", help="Kill what still runs then", min=0)
     ] = None,
 ) -> None:
-    """Take no new work and hand the running executions on; the supervisor stays. ``undrain`` takes it back.
+    """Take no new work and hand the running executions on.
+
+    The supervisor stays; `undrain` takes it back.
 
     Example: plaita-supervisor drain --wait --deadline 60
     """
@@ -367,7 +375,9 @@ def reload(
     wait: Annotated[bool, typer.Option("--wait", help="Return when every executor is new")] = False,
     timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Replace the template and the executors one by one, so that changed node code is used. Nothing is lost.
+    """Take up changed node code; nothing is lost.
+
+    Replaces the template and the executors one by one.
 
     Example: plaita-supervisor reload --wait
     """

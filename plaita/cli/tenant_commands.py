@@ -36,7 +36,9 @@ def list_command(
         bool, typer.Option("--all", help="Also those that only have executions: goes through all keys of the server")
     ] = False,
 ) -> None:
-    """Tenants that have a status, a quota or parked carriers, with what they have under way.
+    """Tenants, with what they have under way.
+
+    Those that have a status, a quota or parked carriers.
 
     Example: plaita tenant list --all --json
     """
@@ -53,7 +55,9 @@ def list_command(
 @app.command("status")
 @with_session
 def status(session: Session, name: TenantArgument) -> None:
-    """One tenant: whether it may run, under which quota, what it has under way. One that nobody knows is active.
+    """One tenant: whether it may run, and how much it has to do.
+
+    Its status, its quota, what it has under way. One that nobody knows is active.
 
     Example: plaita tenant status acme --json
     """
@@ -81,7 +85,9 @@ def enable(session: Session, name: TenantArgument) -> None:
 @app.command("disable")
 @with_session
 def disable(session: Session, name: TenantArgument) -> None:
-    """Stop a tenant: starts are refused, nothing of it begins, what runs is let go after its step. Nothing is lost.
+    """Stop a tenant; nothing is lost.
+
+    Starts are refused, nothing of it begins, what runs is let go after its step.
 
     Example: plaita tenant disable acme
     """
@@ -114,7 +120,9 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="All of it, for good")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also one that is not disabled")] = False,
 ) -> None:
-    """Take everything of a disabled tenant away for good: executions, flows, start keys, credentials, quota.
+    """Take everything of a disabled tenant away for good.
+
+    Executions, flows, schedules, start keys, credentials, quota.
 
     Its tombstones stay: made again under that name, it runs no old start. Broken off, run it again. Needs the queue
     settings of your supervisors; with several queues, run it for each.

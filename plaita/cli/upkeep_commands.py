@@ -27,8 +27,9 @@ def reindex(
         bool, typer.Option("--requeue", help="Also give a carrier to executions that should move and have lost theirs")
     ] = False,
 ) -> None:
-    """Rebuild the tenant's indexes from its rows, all of them, and what waits and schedules have lost; runs
-    beside the work.
+    """Rebuild the tenant's indexes from its rows.
+
+    All of them, and what waits and schedules have lost; runs beside the work.
 
     With --requeue, what is pending or running, is run by nobody and has no carrier in this queue gets one: for after
     the streams were lost. It needs the queue settings of your supervisors.
@@ -63,7 +64,9 @@ def reap(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show them")] = False,
 ) -> None:
-    """End as error (orphaned) what is running, is held by nobody, and gave no sign of life for so long.
+    """End as error (orphaned) what runs and is held by nobody.
+
+    That is, what gave no sign of life for so long.
 
     What waits in a long queue after a drain gives none either: take a time well above that. `plaita reindex --requeue`
     brings back what has only lost its carrier; a retry wakes what was reaped.

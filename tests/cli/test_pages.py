@@ -90,6 +90,23 @@ def test_each_command_shows_an_example_that_it_takes(path: tuple[str, ...], comm
     taken(example)
 
 
+def groups(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        yield name, command
+        for inner, each in command.commands.items():
+            yield from groups(each, f"{name} {inner}")
+
+
+@pytest.mark.parametrize(
+    ("name", "group"), [each for name, command in PROGRAMS.items() for each in groups(command, name)]
+)
+def test_what_commands_do_is_said_in_full_where_they_are_listed(name: str, group: Any) -> None:
+    text = group.get_help(group.make_context(name, [], resilient_parsing=True))
+    listed = text.partition("Commands:")[2].splitlines()
+    assert listed, name
+    assert [line for line in listed if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize(("path", "command"), ALL, ids=lambda each: " ".join(each) if isinstance(each, tuple) else "")
 def test_each_command_is_named_in_the_readme(path: tuple[str, ...], command: Any) -> None:
     table = PAGES[0].read_text("utf-8").partition("## Commands")[2].partition("## ")[0]
