@@ -18,6 +18,7 @@ Row = tuple[str, str, str | None]
 """Tenant, type, correlation."""
 
 LANES = 8  # of a tenant
+CROWD = 4  # times as many are held where all are of different lanes
 
 
 def lane_of(tenant: str, event_type: str) -> str:
@@ -55,9 +56,10 @@ class Turns(Generic[T]):
         self._ready: dict[str, deque[Row]] = {}  # rows with something held that are not begun, by tenant, in turn
 
     def takes(self, lane: str) -> bool:
-        """Whether one more of the lane is to be held. One that has none is never shut out by the others."""
+        """Whether one more of the lane is to be held. One that has none is not shut out by the others, unless there are
+        more lanes than a host can hold."""
         mine = self._held[lane]
-        return mine < self._most_of_one and (not mine or self._held.total() < self._most)
+        return mine < self._most_of_one and self._held.total() < self._most * (1 if mine else CROWD)
 
     def is_low(self, lane: str) -> bool:
         """Whether it is time to come back to what was left."""

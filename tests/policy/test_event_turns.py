@@ -72,6 +72,19 @@ def test_of_a_tenant_so_many_are_held_and_none_is_shut_out() -> None:
     assert all(turns.takes(tenant) for tenant in "abc")
 
 
+def test_however_many_lanes_there_are_only_so_many_events_are_held() -> None:
+    turns: Turns[int] = Turns(at_once=1, of_one=1, held=6, held_of_one=4)
+    held = 0
+    for number in range(100):
+        if turns.takes(f"t{number}"):
+            turns.hold(f"t{number}", (f"t{number}", "t", None), 0)
+            held += 1
+    assert held == 24
+    turn = turns.begin()
+    assert turn is not None
+    assert turns.takes("another")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_comes_each_is_begun_once_and_a_row_in_its_order(seed: int) -> None:
     chance = random.Random(seed)
