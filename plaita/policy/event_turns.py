@@ -53,13 +53,14 @@ class Turns(Generic[T]):
         self._begun: set[Row] = set()
         self._places: Counter[str] = Counter()  # taken, by tenant
         self._held: Counter[str] = Counter()  # by lane
+        self._total = 0
         self._ready: dict[str, deque[Row]] = {}  # rows with something held that are not begun, by tenant, in turn
 
     def takes(self, lane: str) -> bool:
         """Whether one more of the lane is to be held. One that has none is not shut out by the others, unless there are
         more lanes than a host can hold."""
         mine = self._held[lane]
-        return mine < self._most_of_one and self._held.total() < self._most * (1 if mine else CROWD)
+        return mine < self._most_of_one and self._total < self._most * (1 if mine else CROWD)
 
     def is_low(self, lane: str) -> bool:
         """Whether it is time to come back to what was left."""
@@ -72,6 +73,7 @@ class Turns(Generic[T]):
             self._ready.setdefault(row[0], deque()).append(row)
         self._queued[row].append((lane, item))
         self._held[lane] += 1
+        self._total += 1
 
     def begin(self) -> tuple[Row, T] | None:
         """The event whose turn it is, where there is a place for one; ``end`` its row when it is done."""
@@ -88,6 +90,7 @@ class Turns(Generic[T]):
         self._places[tenant] += 1
         lane, item = self._queued[row].popleft()
         self._less(self._held, lane)
+        self._total -= 1
         return row, item
 
     def end(self, row: Row) -> None:
