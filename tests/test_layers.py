@@ -28,3 +28,10 @@ def test_no_module_swallows_every_exception() -> None:
         for number, line in enumerate(lines[:-1]):
             if line.strip().startswith("except Exception") or line.strip() == "except:":
                 assert lines[number + 1].strip() != "pass", f"{path}:{number + 1}"
+
+
+def test_only_the_log_of_events_is_asked_on_the_lane_where_its_read_waits() -> None:
+    """What stands behind that read is late by as long as it waits, a second: a service's calls take ``events.WORK``."""
+    allowed = {"call.py", "events.py", "keys.py"}
+    asking = {file.name for file in (PACKAGE / "store").glob("*.py") if '"events"' in file.read_text("utf-8")}
+    assert asking <= allowed

@@ -18,18 +18,21 @@ def look(asking: Asking, keys: Keys) -> list[Finding]:
     found = asking.ask(looking.bridges(keys, bridges.GRACE_MS))
     if found is None:
         return []
-    left = Counter(_server_of(wait) for wait, _ in found.left)
+    left = Counter(_place_of(wait, becomes) for wait, _, becomes in found.left)
 
     def age_s(since: int | None) -> float:
         return 0.0 if since is None else max(0, found.now_ms - since) / 1000
 
-    oldest = min((since for _, since in found.left), default=None)
+    oldest = min((since for _, since, _ in found.left), default=None)
     facts = bridges.BridgeFacts(found.waits, found.unread, age_s(found.unread_since), left, age_s(oldest), found.more)
     return bridges.judge(facts)
 
 
-def _server_of(wait: Wait | None) -> str:
+def _place_of(wait: Wait | None, becomes: str) -> str:
     try:
-        return "unknown" if wait is None else queue_of(jsontext.loads(wait.config)).target.shown
+        queue = None if wait is None else queue_of(jsontext.loads(wait.config))
     except (ValueError, jsontext.JSONTextError):
-        return "unknown"
+        queue = None
+    if queue is None:
+        return "unknown server"
+    return f"{queue.target.shown} {queue.name!r} ({'to be put back' if becomes == 'back' else becomes.split()[0]})"

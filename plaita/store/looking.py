@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plaita.store.bridges import Wait
-from plaita.store.call import Answer, Argument, Call, Refused, Value, pairs, script, text
+from plaita.store.call import Answer, Argument, Call, Refused, Value, script, text
 from plaita.store.dead_letters import PAGE_BYTES
 from plaita.store.endpoint import Endpoint
 from plaita.store.keys import Keys
@@ -160,14 +160,14 @@ def stamps(keys: Keys, letter: str) -> Call[list[tuple[str, str, int]]]:
 @dataclass(frozen=True, slots=True)
 class Bridges:
     """``unread``: of the oldest BRIDGES waits for queues, those that no host reads for; ``unread_since``: epoch ms,
-    None for none. ``left``: (wait that is over, since) with something left to do on its queue's server; None: one that
-    cannot be read."""
+    None for none. ``left``: (wait that is over, since, what becomes of its messages) with something left to do on its
+    queue's server; no wait: one that cannot be read."""
 
     now_ms: int
     waits: int
     unread: int
     unread_since: int | None
-    left: list[tuple[Wait | None, int]]
+    left: list[tuple[Wait | None, int, str]]
     more: bool
 
 
@@ -176,14 +176,15 @@ def bridges(keys: Keys, grace_ms: int) -> Call[Bridges]:
 
     def parse(reply: Sequence[Any]) -> Bridges:
         left = []
-        for record, since in pairs(reply[4]):
+        for at in range(0, len(reply[4]), 3):
+            record, since, becomes = reply[4][at : at + 3]
             try:
                 wait: Wait | None = Wait.of_record("", record)
             except (ValueError, TypeError, AttributeError):
                 wait = None
-            left.append((wait, int(since)))
-        since = int(reply[3]) if reply[3] else None
-        return Bridges(int(reply[0]), int(reply[1]), int(reply[2]), since, left, reply[5] == 1)
+            left.append((wait, int(since), text(becomes)))
+        oldest = int(reply[3]) if reply[3] else None
+        return Bridges(int(reply[0]), int(reply[1]), int(reply[2]), oldest, left, reply[5] == 1)
 
     task_type = "redis_queue"
     return Call(

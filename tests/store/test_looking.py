@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pytest
 
 import plaita
+from plaita.client import doctor_bridges
+from plaita.client.asking import Asking
 from plaita.policy.doctor.server import RULES
 from plaita.store import bridges, delayed, looking, permissions, registry, tenants
 from plaita.store.call import Call, Unavailable
@@ -244,9 +246,11 @@ def test_E1_what_nobody_reads_for_and_what_is_left_of_waits_that_are_over(there:
     there.world.do(bridges.left(there.keys))
     there.world.raw("HSET", there.keys.bridges, "x:over", "1")
     found = eye.do(looking.bridges(there.keys, -1))
-    assert sorted((one.execution_id if one else "", since > 1) for one, since in found.left) == [
-        ("", False),
-        ("e", True),
-    ]
+    left = {one.execution_id if one else "": (since > 1, becomes) for one, since, becomes in found.left}
+    assert left == {"": (False, "back"), "e": (True, "back")}
+    there.world.raw("HSET", there.keys.bridges, f"{wait.digest}:over", "1", f"{wait.digest}:ended", "used 2")
+    [told] = [one for one in doctor_bridges.look(Asking(eye), there.keys) if one.check == "queue.bridges_left"]
+    assert told.value.endswith(f"{there.place}/0 'q' (used) 1, unknown server 1")
+    assert there.target.password not in str(told)
     assert found.waits == 1
     assert wait.execution_id == "e"

@@ -16,8 +16,8 @@ GRACE_MS = 120_000
 @dataclass(frozen=True, slots=True)
 class BridgeFacts:
     """``waits``: all there are; ``unread``: of the oldest, those that no host reads for, for ``unread_s`` at the most.
-    ``left``: waits that are over and have something left to do, by server, the oldest for ``left_s``; complete unless
-    ``more``."""
+    ``left``: waits that are over and have something left to do, by server and queue, the oldest for ``left_s``;
+    complete unless ``more``."""
 
     waits: int
     unread: int = 0
@@ -45,7 +45,7 @@ def judge(facts: BridgeFacts) -> list[Finding]:
     elif facts.waits:
         found.append(fine("queue.bridges", f"{plural(facts.waits, 'wait')} for queues, all read for"))
     if facts.left:
-        shown = [f"{server} {count}" for server, count in sorted(facts.left.items(), key=lambda one: -one[1])]
+        shown = [f"{place} {count}" for place, count in sorted(facts.left.items(), key=lambda one: -one[1])]
         found.append(
             warning(
                 "queue.bridges_left",

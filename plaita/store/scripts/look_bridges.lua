@@ -1,8 +1,8 @@
 -- Queues of other servers: who waits for them and is read for by nobody, and what waits that are over have left there.
 -- KEYS 1 tasks of all tenants, 2 records. ARGV 1 prefix, 2 type, 3 prefix of locks, 4 tasks to look at, 5 records to look at,
 --      6 ms that something is given time for
--- ok: server time, tasks, tasks that nobody reads for, since when the oldest waits or '', {record, over since, ...}, whether
---     there are more records 0|1
+-- ok: server time, tasks, tasks that nobody reads for, since when the oldest waits or '', {record, over since, what
+--     becomes of its messages, ...}, whether there are more records 0|1
 -- include: bridge
 -- include: time
 local now, grace = now_ms(), tonumber(ARGV[6])
@@ -30,6 +30,7 @@ for at = 1, scan.err and 0 or #scan[2], 2 do
   if digest and now - (tonumber(since) or 0) > grace then
     left[#left + 1] = redis.call('HGET', KEYS[2], digest) or ''
     left[#left + 1] = since
+    left[#left + 1] = redis.call('HGET', KEYS[2], digest .. ':ended') or 'back'
   end
 end
 local total = redis.pcall('ZCARD', KEYS[1])
