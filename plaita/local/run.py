@@ -81,6 +81,10 @@ class LocalRun:
         """The results of the nodes so far; not to be changed."""
         return self._context.results
 
+    def visits(self, node_id: str) -> int:
+        """How often a node was begun."""
+        return self._visits.get(node_id, 0)
+
     def step(self, action: Action = "execute", event: Any = None, *, attempt: int = 1) -> Outcome:
         """The next step; of a node that waits, ``action`` says how the wait has ended. ``attempt`` above 1: the same
         step once more, after so many that failed less one."""

@@ -22,27 +22,19 @@ def callback_key(execution_id: str) -> CallbackKey:
     return CallbackKey(execution_key(SECRET, DEFAULT_NAMESPACE, DEFAULT_TENANT, execution_id), BASE_URL)
 
 
-def url_of(config: Mapping[str, Any]) -> str | None:
-    """Of an ``http_callback`` that waits; None for other services."""
-    wanted = config.get("callback_config")
-    return str(wanted["full_url"]) if wanted else None
-
-
-def request_of(
-    config: Mapping[str, Any], body: Any, method: str, headers: Mapping[str, str], query: Mapping[str, str]
-) -> Request:
+def request_of(path: str, body: Any, method: str, headers: Mapping[str, str], query: Mapping[str, str]) -> Request:
     """``body``: bytes and text as they are, any other value as JSON."""
     named = {name.lower(): value for name, value in headers.items()}
     raw = b"" if body is None else body.encode() if isinstance(body, str) else body
     if not isinstance(raw, bytes):
         raw = jsontext.dumps(raw, "body")
         named.setdefault("content-type", "application/json")
-    return Request(method.upper(), config["callback_config"]["path"], named, dict(query), raw)
+    return Request(method.upper(), path, named, dict(query), raw)
 
 
 def answered(config: Mapping[str, Any], request: Request, now_ms: int) -> tuple[Reply, dict[str, Any] | None]:
     """The answer to a call, and what the node is told of it where it ends the wait."""
-    refused = callbacks.unreadable(request) or callbacks.refusal(config, request)
+    refused = callbacks.refusal(config, request)
     if refused is not None:
         return refused, None
     return callbacks.success(config), callbacks.event_data(config, DEFAULT_TENANT, request, now_ms)

@@ -32,7 +32,8 @@ from plaita.store.call import Value
 from plaita.store.events import KEPT_AT_MOST, SEEN_MS, Published
 from plaita.store.keys import Keys
 from plaita.store.suspends import EVENTS_KEPT_MS
-from plaita.testing import services, telling
+from plaita.testing import calls, services, telling
+from plaita.testing.calls import Calls
 from plaita.testing.given import AnyFlow, definition_of, input_of, span_ms
 from plaita.testing.telling import Told
 from plaita.testing.trial import Later, Trial, Wait, Waiting, moment
@@ -80,6 +81,7 @@ class TimeSkippingRunner:
         self._now = int(beginning.timestamp() * 1000)
         self._max_deliveries = max_deliveries
         self._trials: dict[str, Trial] = {}
+        self._calls = Calls(self._trials)
         # due at, TIMER, ACTION or SCHEDULE, in order; then what
         self._due: list[tuple[int, int, int, Callable[[], None]]] = []
         self._order = count()
@@ -227,18 +229,16 @@ class TimeSkippingRunner:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Reply:
-        """An HTTP call to an ``http_callback`` node that waits, by its id or its URL; ``status`` and ``body`` (JSON
-        text) of the answer. ``body``: bytes and text as they are, any other value as JSON. Where none waits it is 404:
-        early calls are not kept here. Raises InputError for an id that is no such node's."""
-        found = self._of_service("http_callback", callback)
-        if found is None:
-            self._check_callback(callback)
+        """An HTTP call to an ``http_callback`` node, by its id or its URL; ``status`` and ``body`` (JSON text) of the
+        answer. ``body``: bytes and text as they are, any other value as JSON. One that comes before the wait is kept
+        for it. Raises InputError for an id that is no such node's."""
+        place = self._calls.place_of(callback)
+        if place is None:
             return callbacks.NOT_FOUND
-        trial, wait = found
-        request = services.request_of(wait.config, body, method, headers or {}, query or {})
-        answer, data = services.answered(wait.config, request, self._now)
+        request = services.request_of(callback, body, method, headers or {}, query or {})
+        answer, data = self._calls.take(place, request, self._now)
         if data is not None:
-            self._wake(trial, ids.new_execution_id(), "http_callback", data)
+            self._wake(self._trials[place.execution_id], calls.event_id(place), "http_callback", data)
         return answer
 
     def message(self, node: str, *messages: Any) -> None:
@@ -296,8 +296,10 @@ class TimeSkippingRunner:
         if wait is None:
             return
         wait.since_order = next(self._order)
-        early = self._early(trial, wait)
-        if early is not None:
+        early, called = self._early(trial, wait), self._calls.early(trial, wait, self._now)
+        if called is not None:
+            self._wake(trial, calls.event_id(calls.place_of(wait)), "http_callback", called)
+        elif early is not None:
             self._wake(trial, early[0].event_id, early[0].event_type, early[1])
         elif wait.deadline is not None:
             self._plan(wait.deadline, lambda: self._time_is_up(trial, wait.number))
@@ -356,28 +358,19 @@ class TimeSkippingRunner:
             raise RefusedError(refused.reason, f"{refused}{telling.instead(named, self._nodes_with('approval'))}")
         return found
 
-    def _check_callback(self, named: str) -> None:
-        """Whoever calls by the id of a node means one that there is; a URL may be any."""
-        plans = [(node, plan) for trial in self._trials.values() for node, plan in trial.flow.plans.items()]
-        there = sorted({node for node, plan in plans if plan.type == "http_callback"})
-        if "/" not in named and named not in there:
-            raise InputError(
-                f"callback: no flow here has an http_callback node {named!r}{telling.instead(named, there)}"
-            )
-
     def _nodes_with(self, service: str) -> list[str]:
         """The nodes at which somebody waits for this service."""
         waits = (trial.wait for trial in self._trials.values())
         return sorted({wait.node_id for wait in waits if wait is not None and wait.service == service})
 
     def _of_service(self, service: str, named: str) -> tuple[Trial, Wait] | None:
-        """Who waits for this service, by the id of its node, of its task, or its URL. InputError where several do."""
+        """Who waits for this service, by the id of its node or of its task. InputError where several do."""
         found = [
             (trial, trial.wait)
             for trial in self._trials.values()
             if trial.wait is not None
             and trial.wait.service == service
-            and named in (trial.wait.node_id, trial.wait.task_id, services.url_of(trial.wait.config))
+            and named in (trial.wait.node_id, trial.wait.task_id)
         ]
         if len(found) > 1:
             which = ", ".join(wait.task_id for _, wait in found[:5])

@@ -163,6 +163,15 @@ class Trial:
             **asked,
         )
 
+    def visits(self, node_id: str) -> int:
+        """How often a node was begun."""
+        return self._run.visits(node_id)
+
+    @property
+    def in_hand(self) -> str:
+        """The node whose step is the next one, or is tried again."""
+        return self._run.next_node
+
     # -- for the runner -------------------------------------------------------------------------------
 
     def go(self, action: Action = "execute", event: Any = None) -> Later | None:

@@ -36,6 +36,7 @@ UNLIKE = {
     "path",
     "callback_path",
     "task_id",
+    "url",
 }
 """What is another each time: ids, moments, and what is made of them."""
 
@@ -78,7 +79,10 @@ class Real:
         return _reason(lambda: self.world.client.decide(approval, word, by, **more))  # type: ignore[arg-type]
 
     def call(self, node_id: str, body: Any = None, *, method: str = "POST", headers: Any = None) -> tuple[int, Any]:
-        url = self._pending(node_id)["service_config"]["callback_config"]["full_url"]
+        results = self.world.row(self.id).results  # before the wait begins, an earlier node has given the URL out
+        pending = jsontext.loads(results[node_id]) if node_id in results else None
+        told = pending and pending["service_config"]["callback_config"]["full_url"]
+        url = told or jsontext.loads(results["out"])["url"]
         return asyncio.run(_call(self.world, method, url.removeprefix(BASE_URL), headers or {}, body))
 
     def message(self, node_id: str, *messages: str) -> None:

@@ -422,3 +422,32 @@ def test_E5_a_schedule_keeps_the_calendar_of_its_zone() -> None:
         started = run.schedule(chain(output="$F.now('%m-%d %H:%M')"), "30 2 * * *", tz="Europe/Berlin")
         run.advance(days=4)
         assert [one.output for one in started] == ["03-27 01:30", "03-28 01:30", "03-29 01:00", "03-30 00:30"]
+
+
+def test_decision_30_a_call_that_comes_before_its_wait_is_kept_for_it(run: TimeSkippingRunner) -> None:
+    nodes = [delay(7, "d", delay_unit="days"), {"type": "http_callback", "id": "cb", "validate_params": {"n": 1}}]
+    flow = chain({"type": "assignment", "id": "out", "output": "$F.callback_url('cb')"}, *nodes)
+    first = run.start(flow)
+    assert run.call("cb", {"n": 1}, method="GET").status == 405
+    assert [run.call(each, {"n": 1}).status for each in (first.results["out"], "cb")] == [202, 409]
+    second = run.start(flow)
+    with pytest.raises(InputError, match="several executions have the node 'cb'"):
+        run.call("cb", {"n": 1})
+    assert run.call(second.results["out"], {"n": 2}).status == 202
+    assert run.call(second.results["out"][:-1] + "x", {"n": 1}).status == 404
+    run.advance(days=7)
+    assert first.output["cb"]["event_data"]["request_data"]["body"] == {"n": 1}
+    assert (second.status, "the call that came early is dropped" in second.warnings[0]) == ("suspended", True)
+    assert run.call("cb", b"x" * 65_537).status == 413
+    assert run.call("cb", {"n": 1}).status == 200
+    assert [run.call(trial.results["out"], {"n": 1}).status for trial in (first, second)] == [409, 409]
+    late = run.start(chain({"type": "assignment", "id": "out", "output": "$F.callback_url('cb')"}, nodes[1]))
+    run.cancel(late)
+    assert run.call(late.results["out"], {"n": 1}).status == 409
+
+
+def test_an_early_call_is_kept_for_seven_days(run: TimeSkippingRunner) -> None:
+    trial = run.start(chain(delay(8, delay_unit="days"), {"type": "http_callback", "id": "cb"}))
+    assert run.call("cb").status == 202
+    run.advance(days=8)
+    assert trial.status == "suspended"

@@ -92,7 +92,7 @@ def test_signature(run: TimeSkippingRunner) -> None:
     assert trial.status == "suspended"
     answer = run.call(url, {"document": "D-1", "by": "ann"})
     assert (answer.status, answer.body, trial.output) == (200, b'{"thanks":true}', "ann")
-    assert run.call(url, {"document": "D-1"}).status == 404
+    assert run.call(url, {"document": "D-1"}).status == 409
     late = run(EXAMPLES / "signature.json", {"document": "D-1"})
     assert (late.status, late.lasted) == ("error", timedelta(days=1))
 
