@@ -130,6 +130,8 @@ class TimeSkippingRunner:
             if all(kind == SCHEDULE for _, kind, _, _ in self._due):  # starts of others, for ever
                 raise self._stuck(trial)
             self._jump()
+        if trial.wait is not None and trial.wait.deadline is None:  # what goes round is another
+            raise self._stuck(trial)
         raise FlowExecutionException(
             f"execution {trial.execution_id} has not ended after {self._max_jumps} jumps in time, until "
             f"{self.now.isoformat()}: it goes round by {trial.round_by()}; "

@@ -361,6 +361,8 @@ def test_a_flow_that_goes_round_is_told_where(run: TimeSkippingRunner) -> None:
     waits["nodes"][1]["next"] = "d"
     with pytest.raises(FlowExecutionException, match=r"50 jumps in time, until 2026-01-01T00:50:00.*goes round by 'd'"):
         run(waits)
+    with pytest.raises(FlowWaitsError, match="node 'e' waits for an event of type 'paid'"):
+        run(chain(event("paid")))  # while the other goes round
     busy = chain({"type": "mock", "id": "a"}, {"type": "mock", "id": "b"})
     busy["nodes"][2]["next"] = "a"
     with pytest.raises(
