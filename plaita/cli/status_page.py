@@ -7,7 +7,6 @@ urgent rows are left out, and it says how many.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,6 +15,7 @@ from rich.text import Text
 from plaita.cli.lines import cut, one_line, table_lines, wrapped
 from plaita.cli.rates import Rates
 from plaita.cli.status_view import part, rows_of, seconds, why
+from plaita.cli.status_words import age, clock, count, gib, mib, short, since, time
 
 _VERDICT_STYLES = {"serving": "bold green", "degraded": "bold yellow", "not serving": "bold red"}
 _BAR = 20
@@ -23,7 +23,6 @@ _DEATHS = 5
 _SERVERS = 5
 _LOG_LINES_STUCK = 100  # waiting in the queue of the log's writer
 _LABEL = 8
-_RECENT_MS = 12 * 3_600_000  # what is older is told with its date
 
 EXECUTOR_COLUMNS = ("slot", "execution", "flow", "node", "step", "usual", "MiB", "")
 EXECUTOR_NUMBERS = "slot step usual MiB"
@@ -57,13 +56,13 @@ def gone_page(
     title: str = "not running",
 ) -> list[Text]:
     """For while nobody answers: since when, why, and what was seen last."""
-    lines = [_spread(Text(title, style="bold red"), _clock(now_ms), width)]
+    lines = [_spread(Text(title, style="bold red"), clock(now_ms), width)]
     lines += wrapped(why_not, width)
-    told = f"since {_time(since_ms)} ({seconds((now_ms - since_ms) / 1000)}); it is tried again each second"
+    told = f"since {time(since_ms)} ({seconds((now_ms - since_ms) / 1000)}); it is tried again each second"
     lines += wrapped(told, width)
     if status is not None and seen_ms is not None:
         lines.append(Text())
-        lines += wrapped(f"last seen at {_time(seen_ms)}: {one_line(status.get('instance_id'))}, {why(status)}", width)
+        lines += wrapped(f"last seen at {time(seen_ms)}: {one_line(status.get('instance_id'))}, {why(status)}", width)
         working = sum(1 for one in rows_of(status, "executors") if one.get("execution_id"))
         lines += wrapped(f"it had {working} executions in work", width, "dim")
     return lines
@@ -82,7 +81,7 @@ def executor_table(executors: Sequence[Mapping[str, Any]], width: int) -> list[T
             seconds(one.get("step_s")),
             seconds(one.get("usual_s")),
             one.get("steps_done"),
-            _mib(one.get("rss_mib")),
+            mib(one.get("rss_mib")),
             one.get("restarts"),
             _mark(one),
         )
@@ -106,7 +105,7 @@ def explain_page(explanation: Mapping[str, Any], width: int, now_ms: int) -> lis
         words += (
             f", limit {one_line(gate.get('limit'))}" if gate.get("limit") not in (None, "", gate.get("value")) else ""
         )
-        words += f"; since {_since(gate.get('since'), now_ms)}" if gate.get("since") else ""
+        words += f"; since {since(gate.get('since'), now_ms)}" if gate.get("since") else ""
         waiting = gate.get("waiting")
         if waiting is None:
             words += "; how many carriers wait is not known"
@@ -136,7 +135,7 @@ def _head(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
         f"  up {seconds(status.get('uptime_s'))}  plaita {one_line(status.get('version'))}"
     )
     style = _VERDICT_STYLES.get(str(status.get("verdict")), "bold")
-    return [_spread(Text(who, style="bold"), _clock(now_ms), width), *wrapped(why(status), width, style), Text()]
+    return [_spread(Text(who, style="bold"), clock(now_ms), width), *wrapped(why(status), width, style), Text()]
 
 
 def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
@@ -148,8 +147,8 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     if queue.get("oldest_pending_s") is not None:
         pending += f" (oldest {seconds(queue.get('oldest_pending_s'))})"
     counts = (
-        f"{_count(queue, 'lag')} not yet read, {pending}, {_count(queue, 'delayed')} delayed, "
-        f"{_count(queue, 'parked')} over a quota, {_count(queue, 'dlq_length')} dead letters"
+        f"{count(queue, 'lag')} not yet read, {pending}, {count(queue, 'delayed')} delayed, "
+        f"{count(queue, 'parked')} over a quota, {count(queue, 'dlq_length')} dead letters"
     )
     left = sum(queue.get(name) or 0 for name in ("other_family", "other_budget"))
     if left:
@@ -159,7 +158,7 @@ def _facts(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     lines = _labelled("queue", f"{one_line(queue.get('name'))} (group {one_line(queue.get('group'))})", width)
     lines += _labelled("", counts, width, "yellow" if queue.get("dlq_length") else "")
     connected = bool(redis.get("connected"))
-    words = f"{'connected' if connected else 'NOT connected'} since {_since(redis.get('since'), now_ms)}"
+    words = f"{'connected' if connected else 'NOT connected'} since {since(redis.get('since'), now_ms)}"
     words += f", {one_line(redis.get('server'))}" if redis.get("server") else ""
     words += f", {one_line(redis.get('error'))}" if redis.get("error") else ""
     lines += _labelled("redis", words, width, "" if connected else "red")
@@ -199,7 +198,7 @@ def _stuck(one: Mapping[str, Any]) -> str:
 
 def _reload(reload: Mapping[str, Any], now_ms: int) -> str:
     words = one_line(reload.get("phase"))
-    words += f" since {_since(reload.get('since'), now_ms)}" if reload.get("since") else ""
+    words += f" since {since(reload.get('since'), now_ms)}" if reload.get("since") else ""
     left = reload.get("left")
     words += f", {one_line(left)} {'executor is' if left == 1 else 'executors are'} old still" if left else ""
     return words + (f": {one_line(reload.get('reason'))}" if reload.get("reason") else "")
@@ -220,23 +219,23 @@ def _whole(answer: Mapping[str, Any], name: str) -> int:
 
 def _breaker(one: Mapping[str, Any], now_ms: int) -> str:
     node = f"{one_line(one.get('flow_id'))}@{one_line(one.get('version'))} node {one_line(one.get('node_id'))}"
-    words = f"{node} is shut out since {_since(one.get('since'), now_ms)}: {_count(one, 'deaths')} deaths of "
-    words += f"{_count(one, 'executions')} executions, the last by {one_line(one.get('cause'))}; "
+    words = f"{node} is shut out since {since(one.get('since'), now_ms)}: {count(one, 'deaths')} deaths of "
+    words += f"{count(one, 'executions')} executions, the last by {one_line(one.get('cause'))}; "
     words += "one tries now" if one.get("probe") else f"tried again in {seconds(one.get('retry_in_s'))}"
-    return f"{words}; {_count(one, 'waiting')} wait"
+    return f"{words}; {count(one, 'waiting')} wait"
 
 
 def _service(one: Mapping[str, Any], now_ms: int) -> list[str]:
     """What is wrong with a service; nothing where nothing is."""
     found = []
     if one.get("state") == "failed":
-        words = f"{one_line(one.get('service'))} has failed, {_count(one, 'failures')} times by now, the last "
-        found.append(f"{words}{_since(one.get('since'), now_ms)}: {one_line(one.get('error'))}")
+        words = f"{one_line(one.get('service'))} has failed, {count(one, 'failures')} times by now, the last "
+        found.append(f"{words}{since(one.get('since'), now_ms)}: {one_line(one.get('error'))}")
     away = [target for target in rows_of(one, "targets") if target.get("away_since")]
     for target in away[:_SERVERS]:
-        words = f"{one_line(target.get('target'))} is away since {_since(target.get('away_since'), now_ms)}: "
-        words += f"{_count(target, 'waits')} wait for its queues"
-        words += f", {_count(target, 'left')} over with messages left there" if target.get("left") else ""
+        words = f"{one_line(target.get('target'))} is away since {since(target.get('away_since'), now_ms)}: "
+        words += f"{count(target, 'waits')} wait for its queues"
+        words += f", {count(target, 'left')} over with messages left there" if target.get("left") else ""
         found.append(f"{words}; {one_line(target.get('error'))}")
     if len(away) > _SERVERS:
         found.append(f"{len(away) - _SERVERS} more servers are away: see `status --json`")
@@ -245,21 +244,21 @@ def _service(one: Mapping[str, Any], now_ms: int) -> list[str]:
 
 def _disk(disk: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     free, total, line = disk.get("free_gib"), disk.get("total_gib"), disk.get("min_free_gib")
-    words = f"{_gib(free)} free"
+    words = f"{gib(free)} free"
     if isinstance(total, int | float) and total and isinstance(free, int | float):
         used = min(_BAR, max(0, round(_BAR * (1 - free / total))))
-        words = f"[{'#' * used}{'.' * (_BAR - used)}] {_gib(free)} of {_gib(total)} free"
+        words = f"[{'#' * used}{'.' * (_BAR - used)}] {gib(free)} of {gib(total)} free"
     if disk.get("free_inodes") is not None:
-        words += f", {_short(disk.get('free_inodes'))} inodes"
-    words += f", line at {_gib(line)}" if line else ", no line set"
+        words += f", {short(disk.get('free_inodes'))} inodes"
+    words += f", line at {gib(line)}" if line else ", no line set"
     words += f", {one_line(disk.get('path'))}"
     if disk.get("open") is False:
-        return _labelled("disk", f"BELOW ITS LINE since {_since(disk.get('since'), now_ms)}: {words}", width, "red")
+        return _labelled("disk", f"BELOW ITS LINE since {since(disk.get('since'), now_ms)}: {words}", width, "red")
     return _labelled("disk", words, width)
 
 
 def _drain(drain: Mapping[str, Any], now_ms: int) -> str:
-    words = f"{one_line(drain.get('phase'))} since {_since(drain.get('since'), now_ms)}, {_count(drain, 'left')} left"
+    words = f"{one_line(drain.get('phase'))} since {since(drain.get('since'), now_ms)}, {count(drain, 'left')} left"
     words += f", killed after {seconds(drain.get('timeout_s'))}" if drain.get("phase") == "draining" else ""
     receipt = part(drain, "receipt")
     names = {**{name: name.replace("_", " ") for name in receipt}, "left": "given up"}
@@ -284,7 +283,7 @@ def _executors(status: Mapping[str, Any], width: int, room: int | None) -> list[
             one.get("node_id"),
             seconds(one.get("step_s")),
             seconds(one.get("usual_s")),
-            _mib(one.get("rss_mib")),
+            mib(one.get("rss_mib")),
             _mark(one),
         )
         for one in marked
@@ -311,7 +310,7 @@ def _deaths(status: Mapping[str, Any], width: int, now_ms: int) -> list[Text]:
     last = sorted(deaths, key=lambda one: str(one.get("at")), reverse=True)[:_DEATHS]
     rows = [
         (
-            _age(one.get("at"), now_ms),
+            age(one.get("at"), now_ms),
             one.get("slot"),
             one.get("cause"),
             one.get("execution_id"),
@@ -356,53 +355,3 @@ def _mark(executor: Mapping[str, Any]) -> str:
         return "STUCK"
     state = one_line(executor.get("state"))
     return "" if state in ("busy", "idle") else state
-
-
-def _count(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    return "?" if value is None else one_line(value)
-
-
-def _gib(value: Any) -> str:
-    return f"{value:.1f} GiB" if isinstance(value, int | float) else "?"
-
-
-def _mib(value: Any) -> str:
-    return f"{value:.0f}" if isinstance(value, int | float) else "-"
-
-
-def _short(value: Any) -> str:
-    if not isinstance(value, int | float):
-        return "?"
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.1f}{unit}"
-    return str(value)
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-
-
-def _age(text: Any, now_ms: int) -> str:
-    moment = _moment(text)
-    return "-" if moment is None else seconds(max(0.0, now_ms / 1000 - moment.timestamp()))
-
-
-def _since(text: Any, now_ms: int) -> str:
-    moment = _moment(text)
-    if moment is None:
-        return "?"
-    then_ms = int(moment.timestamp() * 1000)
-    return f"{_clock(then_ms) if now_ms - then_ms < _RECENT_MS else _time(then_ms)} ({_age(text, now_ms)})"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _clock(now_ms: int) -> str:
-    return datetime.fromtimestamp(now_ms / 1000, tz=UTC).strftime("%H:%M:%S UTC")
