@@ -9,16 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
+from plaita.ids import new_execution_id
 from plaita.policy.backoff import backoff_s
 from plaita.services.bridges import QueueBridges
 from plaita.services.callbacks import EarlyCalls
 from plaita.services.events import EventFeed
-from plaita.services.host import ServiceHost
+from plaita.services.host import NotServed, ServiceHost, served
 from plaita.services.schedules import ScheduleService
+from plaita.store import events
+from plaita.store.events import Event
 
 WELL_AFTER_S = 60.0  # a service that ran so long failed for a new reason
 MAX_ERROR = 200
+PUBLISH_S = 5.0
 
 
 class Service(Protocol):
@@ -107,8 +112,20 @@ class ServiceManager:
             life.failures, life.error = life.failures + 1, why[:MAX_ERROR]
             life.enter("failed")
             failures = 0 if loop.time() - began > WELL_AFTER_S else failures + 1
+            await self._publish(name, life)
             await asyncio.sleep(backoff_s(failures, base=0.5, cap=30.0, jitter=random.random()))
             life.enter("running")
+
+    async def _publish(self, name: str, life: _Life) -> None:
+        """An event of type ``service_error`` (FLOW-FORMAT 2.3), for a flow or a program that looks after this host."""
+        data = {"error_type": "service_error", "error_message": life.error, "service_type": name}
+        data["instance_id"] = self._host.consumer
+        event = Event(new_execution_id(), "service_error", jsontext.dumps(data), source=self._host.consumer)
+        try:
+            async with asyncio.timeout(PUBLISH_S):
+                await served(self._host, events.publish(self._host.keys, event), tries=1)
+        except (NotServed, TimeoutError) as error:
+            self._host.tell("warning", "service.failure_not_published", service=name, reason=error)
 
     def _failed(self, name: str, error: BaseException) -> str:
         self._host.count("service_failures")

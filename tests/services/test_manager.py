@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from feed_hosts import until
 
+from plaita import jsontext
 from plaita.policy.explain import Gate
 from plaita.services import manager as module
 from plaita.services.manager import ServiceManager
+from plaita.store.call import Unavailable, Value
+from plaita.store.events import Published
+from plaita.store.keys import Keys
 from plaita.supervisor.report import service_gates
 
 SINCE = "2025-11-30T12:00:00.000Z"
@@ -19,7 +23,7 @@ SINCE = "2025-11-30T12:00:00.000Z"
 class Host:
     """A ServiceHost that only listens."""
 
-    keys: Any = None
+    keys = Keys("plaita")
     consumer = "host1"
     min_idle_ms = 1000
     redis_targets: tuple[str, ...] = ()
@@ -27,9 +31,16 @@ class Host:
     def __init__(self) -> None:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.counts: dict[str, int] = {}
+        self.published: list[tuple[str, Any]] = []
+        self.answer: Any = Value(Published("1-1", False))
 
     async def run(self, call: Any) -> Any:
-        raise AssertionError(call)
+        assert call.name == "events.publish"
+        words = dict(zip(call.args[5::2], call.args[6::2], strict=True))
+        self.published.append((words["event_type"], jsontext.loads(words["data"])))
+        if self.answer is None:
+            await asyncio.Event().wait()
+        return self.answer
 
     def tell(self, level: str, event: str, **fields: Any) -> None:
         self.told.append((event, fields))
@@ -79,7 +90,7 @@ class Ends(Counted):
     [(Counted, "RuntimeError: boom", 2), (Grouped, "RuntimeError: boom", 2), (Cancelled, "CancelledError", 2),
      (Ends, "it has ended by itself", 0)],
 )  # fmt: skip
-def test_E1_a_service_that_fails_is_begun_again_and_harms_no_other(
+def test_E1_a_service_that_fails_is_begun_again_told_of_by_an_event_and_harms_no_other(
     monkeypatch: pytest.MonkeyPatch, bad: type[Counted], error: str, told: int
 ) -> None:
     monkeypatch.setattr(module, "backoff_s", lambda *_, **__: 0.05)
@@ -110,6 +121,33 @@ def test_E1_a_service_that_fails_is_begun_again_and_harms_no_other(
     assert well.lives == ["begun"] * 4
     assert [event for event, _ in host.told] == ["service.failed"] * told
     assert host.counts == ({"service_failures": told} if told else {})
+    data = {
+        "error_type": "service_error", "error_message": error, "service_type": "bad", "instance_id": "host1",
+    }  # fmt: skip
+    assert host.published == [("service_error", data)] * 2
+
+
+@pytest.mark.parametrize("answer", [Unavailable("gone"), None], ids=["no Redis", "no answer"])
+def test_E1_a_service_is_begun_again_though_nobody_takes_the_event(
+    monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    monkeypatch.setattr(module, "backoff_s", lambda *_, **__: 0.05)
+    monkeypatch.setattr(module, "PUBLISH_S", 0.05)
+    Counted.lives = []
+
+    async def play() -> Host:
+        host = Host()
+        host.answer = answer
+        manager = ServiceManager(host)
+        manager._classes.clear()
+        manager.register_service_class("bad", Counted)
+        manager.start_all_services()
+        await until(lambda: manager.states()[0].get("lives") == 3, "its third life")
+        await manager.stop_all_services()
+        return host
+
+    host = asyncio.run(play())
+    assert [event for event, _ in host.told] == ["service.failed", "service.failure_not_published"] * 2
 
 
 def row(name: str, state: str = "running", **more: Any) -> dict[str, Any]:
