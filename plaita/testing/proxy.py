@@ -34,8 +34,8 @@ Then = Literal["reset", "silence"]
 class Rule:
     """The ``nth`` and each following call of ``call`` (a script's name, or a command in capitals), ``times`` of them,
     or ``every`` so manieth without end. ``done``: how often it struck; ``answered``: how many of those were answered
-    all the same, whether or not that was passed on. The deed ``freeze`` sets that mode: the call is under way, and is
-    carried out when the mode is another again."""
+    all the same, whether or not that was passed on; ``reply``: the last such answer. The deed ``freeze`` sets that
+    mode: the call is under way, and is carried out when the mode is another again."""
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Rule:
         self.seen = 0
         self.done = 0
         self.answered = 0
+        self.reply = b""
         self._nth, self._times, self._every = nth, times, every
         self._sha = b"" if call.isupper() else script(call).sha.encode()
 
@@ -244,6 +245,7 @@ class Proxy:
             rule = pair.rules.popleft() if pair.rules else None
             if rule is not None:
                 rule.answered += 1
+                rule.reply = message
             if rule is not None and rule.deed == "lose_reply":
                 self._lose(pair, rule)
                 return

@@ -238,6 +238,13 @@ def sleep(node: Try, execution: Any) -> Any:
 
 
 @action
+def wait_for_file(node: Try, execution: Any) -> Any:
+    while not os.path.exists(node.path):
+        time.sleep(0.01)
+    return "found"
+
+
+@action
 def ignore_stop(node: Try, execution: Any) -> Any:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _began(node)

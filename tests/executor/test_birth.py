@@ -192,15 +192,17 @@ def _title(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ")
 
 
-def test_titles(template: TemplateHandle) -> None:
+def test_titles(template: TemplateHandle, tmp_path: Path) -> None:
     template.wait_ready()
     executor = template.spawn(slot=2)
     with open(f"/proc/{template.pid}/cmdline", "rb") as file:
         assert file.read().rstrip(b"\0 ") == b"plaita: template gen=1"
     with open(f"/proc/{executor.pid}/cmdline", "rb") as file:
         assert file.read().rstrip(b"\0 ") == b"plaita: executor 2  idle"
-    executor.send(executor.message(doing("sleep", amount=0.5)))
+    enough = tmp_path / "enough"
+    executor.send(executor.message(doing("wait_for_file", path=str(enough))))
     until(lambda: _title(executor.pid) == b"plaita: executor 2  e1 node=n0", "a step is shown")
+    enough.touch()
     assert isinstance(executor.receive(), Answer)
     until(lambda: _title(executor.pid) == b"plaita: executor 2  idle", "a step that is over is not")
     stat = process_stat(template.pid)

@@ -9,6 +9,8 @@ from typing import Any
 
 from hosts import SupervisorProcess, World, until
 
+from plaita.store.call import script
+from plaita.testing.proxy import Proxy, Rule
 from plaita.testing.server import raw
 
 TTL_S = 5
@@ -55,11 +57,22 @@ class Freeze:
     def status(self, status: str) -> None:
         until(lambda: self.world.get(self.execution)["status"] == status, f"status {status}")
 
-    def answered(self) -> None:
-        """Wait until ``one`` has the answer of its executor in hand."""
-        self.one.wait_status(
-            lambda s: states(s) == ["busy"] and all(row["step_s"] is None for row in s["executors"]), "the answer"
-        )
+    def late_write(self, proxy: Proxy, call: str) -> Rule:
+        """``one`` writes its ``call`` once, and stands still as that is on its way. Then lead the other one, and
+        ``arrives``."""
+        self.world.do(raw("SCRIPT", "LOAD", script(call).text))  # else the first try tells that it is not known
+        late = proxy.add(Rule(call, "freeze"))
+        self.open(1)
+        until(lambda: late.done, "its write is on the way")
+        self.one.signal(signal.SIGSTOP)
+        return late
+
+    def arrives(self, proxy: Proxy, late: Rule) -> None:
+        """The write comes, far too late, and is refused; then ``one`` goes on."""
+        proxy.set_mode("forward")
+        until(lambda: late.answered, "its write has come")
+        assert b"refused" in late.reply, late.reply
+        self.thaw()
 
     def lease(self) -> bytes | None:
         return self.world.do(raw("GET", self.world.keys.lease(self.execution)))  # type: ignore[no-any-return]

@@ -21,27 +21,22 @@ def gated(world: World, *, fails: int = 0, **flags: Any) -> Freeze:
     return Freeze(world, {"type": "t_gated", "id": "a", "fails": fails}, **flags)
 
 
-@pytest.mark.parametrize("act", ["success", pytest.param("failure", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("act", "call"), [("success", "commit"), pytest.param("failure", "count_failure", marks=pytest.mark.long)]
+)
 def test_a_late_write_of_a_frozen_supervisor_is_refused(
-    world: World,
-    proxy: Proxy,
-    plaita_server_process: Server,
-    act: str,
+    world: World, proxy: Proxy, plaita_server_process: Server, act: str, call: str
 ) -> None:
     """The answer came in time, what it says was on its way to Redis when everything stood still: it arrives late."""
     url = proxy.url(plaita_server_process.password)
     freeze = gated(world, fails=1 if act == "failure" else 0, redis_url=url)
-    proxy.set_mode("freeze")
-    freeze.open(1)
-    freeze.answered()
-    freeze.one.signal(signal.SIGSTOP)
+    late = freeze.late_write(proxy, call)
     freeze.lease_over()
     two = freeze.second()
     freeze.open(2)
     freeze.judge_end()
     before = freeze.state()
-    proxy.set_mode("forward")
-    assert freeze.thaw()["refused_writes"] >= 1
+    freeze.arrives(proxy, late)
     assert freeze.state() == before
     assert (freeze.one.stop(), two.stop()) == (0, 0)
     assert freeze.state() == before

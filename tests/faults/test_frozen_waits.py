@@ -43,6 +43,7 @@ BROUGHT: dict[str, Callable[[Freeze], None]] = {
     "on_timeout": timed_out,
     "on_cancel": cancelled,
 }
+WRITES = {"execute": "suspend", "on_event": "commit", "on_timeout": "commit", "on_cancel": "finish"}
 ENDS = {"execute": "suspended", "on_event": "completed", "on_timeout": "completed", "on_cancel": "cancelled"}
 
 
@@ -79,17 +80,13 @@ def test_a_late_write_about_a_wait_is_refused(
 ) -> None:
     """Suspend, commit and finish were on their way to Redis when everything stood still."""
     freeze = frozen_in(world, entry, redis_url=proxy.url(plaita_server_process.password))
-    proxy.set_mode("freeze")
-    freeze.open(1)
-    freeze.answered()
-    freeze.one.signal(signal.SIGSTOP)
+    late = freeze.late_write(proxy, WRITES[entry])
     freeze.lease_over()
     two = freeze.second()
     freeze.open(2)
     freeze.status(ENDS[entry])
     before = freeze.state()
-    proxy.set_mode("forward")
-    assert freeze.thaw()["refused_writes"] >= 1
+    freeze.arrives(proxy, late)
     assert freeze.state() == before
     judge(freeze, entry)
     assert (freeze.one.stop(), two.stop()) == (0, 0)

@@ -36,9 +36,9 @@ class Clock:
 def test_43_44_no_lease_is_stolen_by_a_clock(world: World) -> None:
     """The shortest lease, and a step longer than that; the other host, years ahead, claims whatever lies idle for a
     tenth of a second. Only the server's clock and each host's own boot clock count."""
-    lines = world.folder / "lines"
+    lines, enough = world.folder / "lines", world.folder / "enough"
     step = {"type": "t_line", "file": str(lines)}
-    world.chain("f", {**step, "id": "a", "seconds": 6.5}, {**step, "id": "b"})
+    world.chain("f", {**step, "id": "a", "seconds": 5.5, "until": str(enough)}, {**step, "id": "b"})
     world.chain("short", {**step, "id": "s"})
     settings: dict[str, Any] = {"lease_ttl_seconds": 5, "claim_min_idle_ms": 100, "preload": "trouble"}
     clock = Clock(world.folder / "one.clock")
@@ -58,6 +58,7 @@ def test_43_44_no_lease_is_stolen_by_a_clock(world: World) -> None:
         "one": "alive",
         "two": "alive",
     }
+    enough.touch()
     assert world.wait(held)["status"] == "completed"
     ran = [line.split()[1:3] for line in lines.read_text().splitlines() if line.startswith(held)]
     assert ran == [["a", "1"], ["b", "1"]]
