@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# One more than there are CPUs: many tests wait, for a lease or a delay, and use none meanwhile.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# More than there are CPUs: most tests wait half of their time, for a lease or a delay, and use none meanwhile.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2 + 1)
 
 .PHONY: setup demo demo-approval test test-long crash-matrix lint bench-step rolling-restart hard-ends docs clean
 

@@ -217,10 +217,12 @@ def test_DECISIONS_9_an_answer_finished_in_an_outage_longer_than_the_lease_is_co
     world = own_world
     one = serve(world, "one", lease_ttl_seconds=5)
     line = {"type": "t_line", "file": str(world.folder / "lines")}
-    world.chain("f", {**line, "id": "a", "seconds": 1}, {**line, "id": "b"})
+    enough = world.folder / "enough"
+    world.chain("f", {**line, "id": "a", "until": str(enough)}, {**line, "id": "b"})
     execution = world.start("f")
     one.busy("a")
     os.kill(own_server.pid, signal.SIGSTOP)
+    enough.touch()
     until(lambda: not any(row["node_id"] == "a" and row["step_s"] is not None for row in one.executors()), "a's end")
     time.sleep(6)  # longer than the lease: its end is what this is about
     os.kill(own_server.pid, signal.SIGCONT)

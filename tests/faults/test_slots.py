@@ -92,12 +92,14 @@ def test_a_template_that_never_answers_is_killed_and_its_slots_come_back(monkeyp
 
 
 def test_sigterm_from_outside_costs_a_step_and_not_the_execution(world: World) -> None:
-    file = world.folder / "lines"
-    world.chain("f", {"type": "t_line", "id": "a", "file": str(file), "seconds": 0.5})
+    file, enough = world.folder / "lines", world.folder / "enough"
+    world.chain("f", {"type": "t_line", "id": "a", "file": str(file), "until": str(enough)})
     supervisor = world.serving(executors=2, preload="trouble", lease_ttl_seconds=600, claim_min_idle_ms=600_000)
     execution = world.start("f")
     until(file.exists, "the step")
     os.kill(supervisor.busy("a")["pid"], signal.SIGTERM)
+    until(lambda: len(file.read_text().splitlines()) == 2, "the step begun again")
+    enough.touch()
     assert world.wait(execution)["status"] == "completed"
     assert [line.split()[2] for line in file.read_text().splitlines()] == ["1", "2"]
 

@@ -24,11 +24,16 @@ def _lines(path: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _steps(world: World, seconds: float) -> Path:
+def _steps(world: World) -> Path:
+    """The first of them goes on until ``_enough`` is there."""
     file = world.folder / "lines"
     step = {"type": "t_line", "file": str(file)}
-    world.chain("f", {**step, "id": "a", "seconds": seconds}, {**step, "id": "b"})
+    world.chain("f", {**step, "id": "a", "until": str(_enough(world))}, {**step, "id": "b"})
     return file
+
+
+def _enough(world: World) -> Path:
+    return world.folder / "enough"
 
 
 def _receipts(supervisor: SupervisorProcess) -> list[dict[str, int]]:
@@ -71,12 +76,14 @@ def test_a_stop_while_redis_is_away_keeps_the_answer_of_the_running_step(
     world: World, proxy: Proxy, serve: Serve
 ) -> None:
     """Redis comes back within the drain's time: the answer is written, and nothing runs twice."""
-    file = _steps(world, 0.5)
+    file = _steps(world)
     supervisor = serve(executors=1, drain_timeout=600)
     execution = world.start("f")
     supervisor.busy("a")
     proxy.set_mode("cut")
     supervisor.signal(signal.SIGTERM)
+    supervisor.wait_status(lambda status: status["status"] == "draining", "draining")
+    _enough(world).touch()
     until(lambda: "redis.call_repeated" in supervisor.text(), "an answer that waits")
     proxy.set_mode("forward")
     assert supervisor.wait_exit() == 0
@@ -94,11 +101,12 @@ def test_R2_a_stop_gives_up_an_answer_that_cannot_be_written(
     world: World, proxy: Proxy, serve: Serve, mode: Any
 ) -> None:
     """The same host goes on with it at its next start: its lease is known for one of a dead life."""
-    file = _steps(world, 0.5)
+    file = _steps(world)
     supervisor = serve(executors=1, drain_timeout=1, kill_grace=0.2)
     execution = world.start("f")
     supervisor.busy("a")
     proxy.set_mode(mode)
+    _enough(world).touch()
     began = time.monotonic()
     assert supervisor.stop() == 75
     print(f"{mode}: {time.monotonic() - began:.2f} s from SIGTERM to the end, the drain may take 1.2 s")
@@ -149,11 +157,11 @@ def test_R2_a_step_that_hears_nothing_ends_with_its_whole_family(world: World, h
 def test_R4_no_step_starts_when_a_stop_comes_while_its_context_is_loaded(
     world: World, proxy: Proxy, serve: Serve
 ) -> None:
-    file = _steps(world, 0.2)
+    file = _steps(world)
     first = world.serving(**PATIENT, executors=1)
     execution = world.start("f")
     first.busy("a")
-    assert first.stop() == 0
+    assert first.stop_within(_enough(world)) == 0
     loading = proxy.add(Rule("HMGET", "delay_reply", seconds=2.0))
     second = serve(instance="two", executors=1, drain_timeout=600)
     until(lambda: loading.done, "a context that is asked for")

@@ -263,6 +263,13 @@ class SupervisorProcess:
         self.signal(signal.SIGTERM)
         return self.process.wait(timeout=seconds)
 
+    def stop_within(self, step_ends: Path) -> int:
+        """SIGTERM while a step waits for this file, which comes once it drains; the exit code."""
+        self.signal(signal.SIGTERM)
+        self.wait_status(lambda status: status["status"] in ("draining", "stopping"), "draining")
+        step_ends.touch()
+        return self.wait_exit()
+
     def wait_exit(self, seconds: float = CEILING_S) -> int:
         return self.process.wait(timeout=seconds)
 

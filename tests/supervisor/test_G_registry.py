@@ -58,10 +58,11 @@ def test_G1_G2_the_record_through_a_life(world: World, server_log: ServerLog, pl
     until(lambda: record(world)["paused"], "a pause is written at once")
     assert (record(world)["status"], record(world)["shut"]) == ("running", ["pause"])
     supervisor.ask("resume")
-    world.chain("f", {"type": "t_line", "id": "a", "file": str(world.folder / "lines"), "seconds": 1.0})
+    enough = world.folder / "enough"
+    world.chain("f", {"type": "t_line", "id": "a", "file": str(world.folder / "lines"), "until": str(enough)})
     world.start("f")
     supervisor.busy("a")
-    assert supervisor.stop() == 0
+    assert supervisor.stop_within(enough) == 0
     assert record(world)["status"] == "stopped"
     assert 0 < plaita_server_process.do("PTTL", key) <= 5_000
     assert written(server_log, world) == ["starting", "running", "draining", "stopping", "stopped"]
@@ -118,13 +119,13 @@ def test_G3_R6_a_stop_without_an_entry_finishes_the_step_and_hands_on(
     world: World, plaita_server_process: Server
 ) -> None:
     plaita_server_process.do("LPUSH", world.keys.instance("one"), "not a record")
-    lines = world.folder / "lines"
+    lines, enough = world.folder / "lines", world.folder / "enough"
     step = {"type": "t_line", "file": str(lines)}
-    world.chain("f", {**step, "id": "a", "seconds": 1.0}, {**step, "id": "b"})
+    world.chain("f", {**step, "id": "a", "until": str(enough)}, {**step, "id": "b"})
     one = world.supervisor(**PATIENT)
     execution = world.start("f")
     one.busy("a")
-    assert one.stop() == 0
+    assert one.stop_within(enough) == 0
     assert plaita_server_process.do("TYPE", world.keys.instance("one")) == b"list"  # not ours: left alone
     world.serving(instance="two", **PATIENT)
     assert world.wait(execution)["status"] == "completed"
@@ -177,13 +178,14 @@ def test_G3_DECISIONS_1_what_an_earlier_life_left_is_taken_over_only_with_an_ent
     world: World, plaita_server_process: Server
 ) -> None:
     """Until the registry says that the name is ours, what is pending for it may be another's, who lives."""
-    lines = world.folder / "lines"
-    world.chain("f", {"type": "t_line", "id": "a", "file": str(lines), "seconds": 1.0})
+    lines, enough = world.folder / "lines", world.folder / "enough"
+    world.chain("f", {"type": "t_line", "id": "a", "file": str(lines), "until": str(enough)})
     world.chain("short", {"type": "mock", "id": "a", "value": 1})
     first = world.serving(**PATIENT)
     left = world.start("f")
     first.busy("a")
     first.kill()
+    enough.touch()
     key = world.keys.instance("one")
     plaita_server_process.do("DEL", key)
     plaita_server_process.do("LPUSH", key, "not a record")

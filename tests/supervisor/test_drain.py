@@ -17,11 +17,16 @@ def lines(path: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _two_steps(world: World, seconds: float = 1.0) -> tuple[str, Path]:
+def _two_steps(world: World) -> tuple[str, Path]:
+    """The first of them goes on until ``_enough`` is there."""
     file = world.folder / "lines"
-    step = {"type": "t_line", "file": str(file), "seconds": seconds}
-    world.chain("f", {**step, "id": "a"}, {**step, "id": "b", "seconds": 0})
+    step = {"type": "t_line", "file": str(file)}
+    world.chain("f", {**step, "id": "a", "until": str(_enough(world))}, {**step, "id": "b"})
     return "f", file
+
+
+def _enough(world: World) -> Path:
+    return world.folder / "enough"
 
 
 def test_R6_sigterm_finishes_the_running_step_and_hands_the_execution_on(world: World) -> None:
@@ -29,7 +34,7 @@ def test_R6_sigterm_finishes_the_running_step_and_hands_the_execution_on(world: 
     first = world.serving(**PATIENT)
     execution = world.start(flow)
     first.busy("a")
-    assert first.stop() == 0
+    assert first.stop_within(_enough(world)) == 0
     assert [line[1] for line in lines(file)] == ["a"]
     assert world.get(execution)["status"] == "running"
     assert world.get(execution)["holder"] is None
@@ -50,7 +55,7 @@ def test_R6_an_idle_supervisor_ends_with_0_and_leaves_no_entry(world: World) -> 
 
 
 def test_R2_a_step_that_outlasts_the_drain_timeout_is_killed_and_handed_on(world: World) -> None:
-    flow, file = _two_steps(world, seconds=1000)
+    flow, file = _two_steps(world)
     first = world.serving(drain_timeout=0.5, kill_grace=0.5, **PATIENT)
     execution = world.start(flow)
     first.busy("a")
@@ -65,7 +70,7 @@ def test_R2_a_step_that_outlasts_the_drain_timeout_is_killed_and_handed_on(world
 
 
 def test_a_second_sigterm_forces(world: World) -> None:
-    flow, _ = _two_steps(world, seconds=1000)
+    flow, _ = _two_steps(world)
     first = world.serving(drain_timeout=600, kill_grace=0.5, **PATIENT)
     world.start(flow)
     first.busy("a")
@@ -81,6 +86,7 @@ def test_drain_stays_hands_on_and_can_be_undone(world: World) -> None:
     execution = world.start(flow)
     supervisor.busy("a")
     assert supervisor.ask("drain")["status"] == "draining"
+    _enough(world).touch()
     status = supervisor.wait_status(lambda s: s["drain"]["phase"] == "drained", "drained")
     assert status["drain"]["receipt"]["handed_on"] == 1
     assert [line[1] for line in lines(file)] == ["a"]
@@ -91,7 +97,7 @@ def test_drain_stays_hands_on_and_can_be_undone(world: World) -> None:
 
 
 def test_undrain_is_refused_on_the_way_out(world: World) -> None:
-    flow, _ = _two_steps(world, seconds=3)
+    flow, _ = _two_steps(world)
     supervisor = world.serving(**PATIENT)
     world.start(flow)
     supervisor.busy("a")
@@ -99,6 +105,7 @@ def test_undrain_is_refused_on_the_way_out(world: World) -> None:
     supervisor.wait_status(lambda s: s["status"] == "draining", "draining")
     with pytest.raises(RefusedError):
         supervisor.ask("undrain")
+    _enough(world).touch()
     assert supervisor.wait_exit() == 0
 
 
@@ -109,6 +116,7 @@ def test_pause_shuts_the_gate_and_hands_nothing_on(world: World) -> None:
     supervisor.busy("a")
     supervisor.ask("pause")
     waiting = world.start(flow)
+    _enough(world).touch()
     assert world.wait(running)["status"] == "completed"
     assert world.get(waiting)["status"] == "pending"
     status = supervisor.status()
@@ -136,6 +144,7 @@ def test_reload_replaces_every_executor_and_loses_nothing(world: World) -> None:
     execution = world.start(flow)
     supervisor.busy("a")
     supervisor.ask("reload")
+    _enough(world).touch()
     assert world.wait(execution)["status"] == "completed"
     supervisor.wait_status(
         lambda s: all(row["state"] == "idle" and row["pid"] not in before for row in s["executors"]), "new executors"

@@ -21,14 +21,15 @@ def lines(path: Path) -> list[list[str]]:
 
 
 def test_S14_an_executor_killed_in_a_step_costs_only_that_step(world: World) -> None:
-    file = world.folder / "lines"
+    file, enough = world.folder / "lines", world.folder / "enough"
     step = {"type": "t_line", "file": str(file)}
-    world.chain("f", {**step, "id": "a"}, {**step, "id": "b", "seconds": 1.0}, {**step, "id": "c"})
+    world.chain("f", {**step, "id": "a"}, {**step, "id": "b", "until": str(enough)}, {**step, "id": "c"})
     supervisor = world.serving(**PATIENT)
     execution = world.start("f")
     victim = supervisor.busy("b")
     until(lambda: len(lines(file)) == 2, "the step's own line")
     os.kill(victim["pid"], signal.SIGKILL)
+    enough.touch()
     row = world.wait(execution)
     assert row["status"] == "completed"
     assert [(line[1], line[2]) for line in lines(file)] == [("a", "1"), ("b", "1"), ("b", "2"), ("c", "1")]
@@ -42,12 +43,12 @@ def test_S14_an_executor_killed_in_a_step_costs_only_that_step(world: World) -> 
 
 
 def test_L7_a_supervisor_killed_leaves_nobody_behind_and_its_next_life_goes_on(world: World) -> None:
-    file, pids = world.folder / "lines", world.folder / "pids"
+    file, pids, enough = (world.folder / name for name in ("lines", "pids", "enough"))
     world.chain("tree", {"type": "t_do", "id": "hang", "what": "daemon_and_hang", "file": str(pids)})
     world.chain(
         "f",
         {"type": "t_line", "id": "a", "file": str(file)},
-        {"type": "t_line", "id": "b", "file": str(file), "seconds": 2.0},
+        {"type": "t_line", "id": "b", "file": str(file), "until": str(enough)},
     )
     first = world.serving(**PATIENT)
     hanging, execution = world.start("tree"), world.start("f")
@@ -57,6 +58,7 @@ def test_L7_a_supervisor_killed_leaves_nobody_behind_and_its_next_life_goes_on(w
     assert len(tree) >= 5
     first.kill()
     until(lambda: not any(alive(pid) for pid in tree), "the end of the whole tree", seconds=10)
+    enough.touch()
     second = world.serving(**PATIENT)
     assert world.wait(execution)["status"] == "completed"
     assert [(line[1], line[2]) for line in lines(file)] == [("a", "1"), ("b", "1"), ("b", "2")]
@@ -95,8 +97,8 @@ def _raw(*words: str):  # type: ignore[no-untyped-def]
 
 
 def test_a_killed_template_comes_back_and_its_executors_go_on(world: World) -> None:
-    file = world.folder / "lines"
-    world.chain("f", {"type": "t_line", "id": "a", "file": str(file), "seconds": 1.5})
+    file, enough = world.folder / "lines", world.folder / "enough"
+    world.chain("f", {"type": "t_line", "id": "a", "file": str(file), "until": str(enough)})
     supervisor = world.serving(**PATIENT)
     execution = world.start("f")
     worker = supervisor.busy("a")
@@ -104,6 +106,7 @@ def test_a_killed_template_comes_back_and_its_executors_go_on(world: World) -> N
     assert status is not None
     os.kill(status["template"]["pid"], signal.SIGKILL)
     supervisor.wait_status(lambda s: s["template"]["ready"] and s["template"]["generation"] == 2, "a new template")
+    enough.touch()
     assert world.wait(execution)["status"] == "completed"
     assert [line[2] for line in lines(file)] == ["1"]
     assert int(lines(file)[0][3]) == worker["pid"]

@@ -185,11 +185,11 @@ def test_cancel_of_a_wait_whose_undoing_hangs_or_dies_ends_it_all_the_same(world
 
 def test_S6_a_late_event_of_a_wait_that_is_over_goes_on_from_the_checkpoint(world: World) -> None:
     file = waiting_flow(world)
-    lines = world.folder / "lines"
+    lines, enough = world.folder / "lines", world.folder / "enough"
     world.chain(
         "f",
         {"type": "t_wait", "id": "w", "file": str(file)},
-        {"type": "t_line", "id": "slow", "file": str(lines), "seconds": 1.0},
+        {"type": "t_line", "id": "slow", "file": str(lines), "until": str(enough)},
     )
     first = world.serving(**{**PATIENT, "preload": ["waiting", "trouble"]})
     execution = world.start("f")
@@ -197,6 +197,7 @@ def test_S6_a_late_event_of_a_wait_that_is_over_goes_on_from_the_checkpoint(worl
     wake(world, execution, 1)
     first.busy("slow")
     send(world, execution, "event", data={"again": True})  # while it is held: kept pending, L5
+    enough.touch()
     row = world.wait(execution)
     assert row["status"] == "completed"
     assert row["output"]["w"]["event_data"] == 1
