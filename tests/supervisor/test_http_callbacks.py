@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
+import callback_calls
+from callback_calls import SECRET
 from hosts import World, until
 
 from plaita import jsontext
-from plaita.services.callbacks import CallbackIntake
-from plaita.store.keys import Keys
-from plaita.store.runner_async import AsyncRunner
-
-SECRET = "S3cr3t-marker of the platform"
-
-
-class Host:
-    """What the HTTP server of a console lends."""
-
-    consumer = "console"
-    redis_targets: tuple[str, ...] = ()
-
-    def __init__(self, url: str, keys: Keys) -> None:
-        self.runner, self.keys = AsyncRunner(url), keys
-
-    async def run(self, call: Any) -> Any:
-        return await self.runner.run(call)
-
-    def tell(self, level: Any, event: str, **fields: Any) -> None: ...
-
-    def count(self, name: str, amount: int = 1) -> None: ...
 
 
 def post(world: World, path: str, body: bytes) -> int:
-    async def run() -> int:
-        host = Host(world.url, world.keys)
-        status, _, _ = await CallbackIntake(host, SECRET).handle(
-            "POST", path, {"Content-Type": "application/json"}, {}, body
-        )
-        await host.runner.close()
-        return status
-
-    return asyncio.run(run())
+    status, _ = callback_calls.call(world, "POST", path, body)
+    return status
 
 
 def test_E1_a_call_to_its_url_wakes_an_execution_once_each_visit_has_its_own(world: World) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from callback_calls import SECRET
 from hosts import NODES, World
-from two_stages import BASE_URL, MAX_DELIVERIES, SECRET, Real, Skipping
+from two_stages import BASE_URL, MAX_DELIVERIES, Real, Skipping
 from wait_scenarios import FIELDS, SCENARIOS, WORKED
 
 from plaita import jsontext

@@ -6,22 +6,18 @@ of a wait.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Protocol
 
+import callback_calls
 from hosts import World, until
 
 from plaita import jsontext
 from plaita.errors import RefusedError
-from plaita.services.callbacks import CallbackIntake
 from plaita.store.call import Call
-from plaita.store.keys import Keys
-from plaita.store.runner_async import AsyncRunner
 from plaita.testing import TimeSkippingRunner, Trial
 
-SECRET = "S3cr3t-marker of the platform"
 BASE_URL = "https://flows.example"
 MAX_DELIVERIES = 2
 UNLIKE = {
@@ -83,7 +79,9 @@ class Real:
         pending = jsontext.loads(results[node_id]) if node_id in results else None
         told = pending and pending["service_config"]["callback_config"]["full_url"]
         url = told or jsontext.loads(results["out"])["url"]
-        return asyncio.run(_call(self.world, method, url.removeprefix(BASE_URL), headers or {}, body))
+        raw = b"" if body is None else jsontext.dumps(body)
+        status, said = callback_calls.call(self.world, method, url.removeprefix(BASE_URL), raw, headers)
+        return status, jsontext.loads(said)
 
     def message(self, node_id: str, *messages: str) -> None:
         queue = self._pending(node_id)["service_config"]["queue_config"]["name"]
@@ -185,32 +183,6 @@ def _outcome(
         "results": like(results, execution),
         "nodes": order,
     }
-
-
-async def _call(world: World, method: str, path: str, headers: Any, body: Any) -> tuple[int, Any]:
-    host = _Host(world.url, world.keys)
-    raw = b"" if body is None else jsontext.dumps(body)
-    named = {"Content-Type": "application/json", **headers}
-    status, _, said = await CallbackIntake(host, SECRET).handle(method, path, named, {}, raw)
-    await host.runner.close()
-    return status, jsontext.loads(said)
-
-
-class _Host:
-    """What the HTTP server of a console lends."""
-
-    consumer = "console"
-    redis_targets: tuple[str, ...] = ()
-
-    def __init__(self, url: str, keys: Keys) -> None:
-        self.runner, self.keys = AsyncRunner(url), keys
-
-    async def run(self, call: Any) -> Any:
-        return await self.runner.run(call)
-
-    def tell(self, level: Any, event: str, **fields: Any) -> None: ...
-
-    def count(self, name: str, amount: int = 1) -> None: ...
 
 
 def _reason(decide: Callable[[], dict[str, Any]]) -> str:
