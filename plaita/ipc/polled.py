@@ -45,12 +45,16 @@ class FrameChannel(asyncio.Protocol):
         self._closed = False
 
     async def open(self) -> FrameChannel:
-        """Begin to read and write. The socket belongs to the channel from here on."""
+        """Begin to read and write, unless it was closed meanwhile. The socket belongs to the channel from here on."""
         sock, self._sock = self._sock, None
         if sock is None:
-            raise RuntimeError("a channel is opened once, and not after close")
+            if self._closed:
+                return self
+            raise RuntimeError("a channel is opened once")
         sock.setblocking(False)
-        await self._loop.create_unix_connection(lambda: self, sock=sock)
+        # As one accepted, which the loop owns at once. One that ``create_unix_connection`` is given uvloop owns an
+        # iteration later: ended before, by its peer or by us, its descriptor is closed twice, and by then another's.
+        await self._loop.connect_accepted_socket(lambda: self, sock)
         return self
 
     @property

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -174,15 +176,28 @@ def test_a_stream_that_ends_within_a_frame(run: Callable[..., None]) -> None:
     run(test)
 
 
+def test_a_channel_is_opened_once(run: Callable[..., None]) -> None:
+    async def test() -> None:
+        ours, theirs = socket.socketpair()
+        side = Side(ours)
+        await side.channel.open()
+        with pytest.raises(RuntimeError):
+            await side.channel.open()
+        side.channel.close()
+        theirs.close()
+
+    run(test)
+
+
 def test_closed_before_it_was_opened(run: Callable[..., None]) -> None:
     async def test() -> None:
         ours, theirs = socket.socketpair()
         side = Side(ours)
         side.channel.close()
         assert side.reasons == ["closed"]
-        with pytest.raises(RuntimeError):
-            await side.channel.open()
+        await side.channel.open()
         assert theirs.recv(1) == b""
+        assert side.reasons == ["closed"]
         theirs.close()
 
     run(test)
@@ -204,5 +219,41 @@ def test_last_words_are_read_before_the_loop_has_turned(run: Callable[..., None]
         await side.until(lambda: side.reasons == ["eof"])
         side.channel.read_rest()
         assert len(side.frames) == 50
+
+    run(test)
+
+
+@pytest.mark.parametrize("ends", ["peer", "closed before", "closed meanwhile"])
+def test_a_channel_that_ends_as_it_opens_closes_no_descriptor_but_its_own(run: Callable[..., None], ends: str) -> None:
+    """A child that could not be forked: whatever has its number next is another's."""
+
+    async def test() -> None:
+        for _ in range(20):
+            ours, theirs = socket.socketpair()
+            number = ours.fileno()
+            side = Side(ours)
+            del ours
+            opening = asyncio.ensure_future(side.channel.open())
+            if ends == "peer":
+                theirs.close()
+            if ends == "closed before":
+                side.channel.close()
+            await asyncio.sleep(0)
+            if ends == "closed meanwhile":
+                side.channel.close()
+            others = []
+            async with asyncio.timeout(30):
+                while number not in others:  # until its own end, and as soon as it may be another's
+                    others += os.pipe()
+                    await asyncio.sleep(0)
+                await opening
+            del opening
+            side.channel = None  # type: ignore[assignment]
+            gc.collect()
+            await asyncio.sleep(0.002)
+            for other in others:
+                os.close(other)  # OSError: somebody else has done so
+            theirs.close()
+            assert len(side.reasons) == 1
 
     run(test)
