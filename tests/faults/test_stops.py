@@ -121,7 +121,9 @@ def test_R2_a_stop_gives_up_an_answer_that_cannot_be_written(
     assert ran == ["a", "a", "b"] or (mode == "freeze" and ran == ["a", "b"])
 
 
-@pytest.mark.parametrize("how", ["deadline", "second signal", pytest.param("drain command", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "how", ["deadline", *(pytest.param(how, marks=pytest.mark.long) for how in ("second signal", "drain command"))]
+)
 def test_R2_a_step_that_hears_nothing_ends_with_its_whole_family(world: World, how: str) -> None:
     """Handed on, it begins again elsewhere with a lease and a min-idle of ten minutes."""
     pids = world.folder / "pids"
