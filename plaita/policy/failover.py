@@ -13,11 +13,12 @@ from enum import Enum
 @dataclass(frozen=True, slots=True)
 class Known:
     """What a server said of itself. ``up_s``: seconds since its process began, as the difference of two whole ones: up
-    to one too many."""
+    to one too many. ``before``: the replication id of the primary that it followed until it was promoted."""
 
     replication_id: str
     run_id: str
     up_s: int
+    before: str = ""
 
 
 class Change(Enum):
@@ -37,13 +38,14 @@ def change(known: Known | None, seen: Known, since_s: float) -> Change:
 
     Whatever it is, all that is held must be checked: a restarted server has lost what it had not saved. But where
     nothing was lost, a process that began after the other was last seen is no failover: a replica that is promoted was
-    there before. An empty id (a server that names none, or none seen yet) says nothing.
+    there before, and names the primary that it followed. An empty id (a server that names none, or none seen yet) says
+    nothing.
     """
     if known is None or not known.replication_id or not seen.replication_id:
         return Change.SAME
     if known.replication_id == seen.replication_id:
         return Change.SAME
-    if known.run_id == seen.run_id or seen.up_s - 1 >= since_s:
+    if seen.before == known.replication_id or known.run_id == seen.run_id or seen.up_s - 1 >= since_s:
         return Change.ANOTHER  # of one process: it was a replica in between
     return Change.RESTARTED
 

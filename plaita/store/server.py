@@ -56,12 +56,14 @@ def now_ms(keys: Keys) -> Call[int]:
 @dataclass(frozen=True, slots=True)
 class Replication:
     """Whose history the server has: ``replication_id`` changes on a failover, and on a restart (DECISIONS 11);
-    ``run_id`` on a restart only. ``up_s``: seconds since then."""
+    ``run_id`` on a restart only. ``up_s``: seconds since then. ``before``: the id that it had as the replica of
+    another, until it was promoted."""
 
     replication_id: str
     role: str
     run_id: str
     up_s: int
+    before: str
 
 
 def replication(keys: Keys, lane: Lane) -> Call[Replication]:
@@ -74,6 +76,7 @@ def replication(keys: Keys, lane: Lane) -> Call[Replication]:
             facts.get("role", ""),
             facts.get("run_id", ""),
             int(facts.get("uptime_in_seconds", 0)),
+            facts.get("master_replid2", ""),
         )
 
     return Call("server.replication", None, (), ("INFO",), lane, True, parse)

@@ -88,7 +88,7 @@ class Failover:
                 await asyncio.sleep(0.2)
             return  # the gate ``redis`` is shut, and a new connection brings us here again
         there = answer.value
-        seen = Known(there.replication_id, there.run_id, there.up_s)
+        seen = Known(there.replication_id, there.run_id, there.up_s, there.before)
         change = failover.change(self._known, seen, (boot_ms() - self._known_at) / 1000)
         if differs or change is not Change.SAME:
             await self._changed(change, seen, there.role, differs)

@@ -39,6 +39,8 @@ OLD = Known("a", "run1", 900)
             Change.SAME,
         ),  # started again as the replica of one that has the same history
         (OLD, Known("b", "run2", 0), 0.4, Change.RESTARTED),
+        (OLD, Known("b", "run2", 5, "a"), 9.5, Change.ANOTHER),  # a replica of it, young, and promoted
+        (OLD, Known("b", "run2", 5, "c"), 9.5, Change.RESTARTED),
         (OLD, Known("b", "run2", 9), 9.5, Change.RESTARTED),
         (OLD, Known("b", "run2", 1), 0.2, Change.RESTARTED),  # whole seconds: 10.9 to 11.1 is one of them
         (OLD, Known("b", "run2", 10), 9.5, Change.RESTARTED),
