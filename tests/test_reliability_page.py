@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ def _named() -> list[str]:
     return sorted(set(re.findall(r"`(test_\w+)`", PAGE.read_text("utf-8"))))
 
 
+@cache
+def _defined() -> str:
+    return "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py")))
+
+
 def test_the_page_names_tests() -> None:
     assert len(_named()) > 30
 
@@ -22,4 +28,4 @@ def test_the_page_names_tests() -> None:
 @pytest.mark.parametrize("name", _named())
 def test_the_named_test_exists(name: str) -> None:
     wanted = re.compile(rf"^(async )?def {name}\(|^class {name}|\b{name} = ", re.MULTILINE)
-    assert any(wanted.search(path.read_text("utf-8")) for path in (ROOT / "tests").rglob("test_*.py"))
+    assert wanted.search(_defined())

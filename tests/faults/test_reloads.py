@@ -112,7 +112,7 @@ def test_sigterm_while_a_template_imports_for_ever_leaves_nobody_behind(world: W
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("def broken(:\n", "says"),
+        pytest.param("def broken(:\n", "says", marks=pytest.mark.long),
         ("import os\nos._exit(3)\n", "ended while it imported says: exit code 3"),
         pytest.param(
             "import os\nos.kill(os.getpid(), 11)\n",

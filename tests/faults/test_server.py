@@ -90,8 +90,8 @@ def _busy(server: Server) -> Iterator[str]:
 
 
 FAULTS = {"readonly": _replica, "oom": _full, "misconf": _cannot_save, "noreplicas": _too_few_replicas, "busy": _busy}
-FAST_FAULTS = ("readonly", "oom", "busy")
-LATE_FAULTS = ("misconf", "noreplicas")
+FAST_FAULTS = ("readonly", "oom")
+LATE_FAULTS = ("busy", "misconf", "noreplicas")
 
 
 @pytest.mark.parametrize(

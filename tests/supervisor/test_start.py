@@ -221,7 +221,9 @@ def test_a_stop_while_the_embedded_server_is_opened_takes_it_along(world: World)
     assert not supervisor.tree()
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize(
+    "closed", [(0, 1, 2), *(pytest.param((number,), marks=pytest.mark.long) for number in (0, 1, 2))]
+)
 def test_started_without_standard_descriptors(world: World, closed: tuple[int, ...]) -> None:
     redirections = " ".join(f"{fd}>&-" if fd else "0<&-" for fd in closed)
     first = world.supervisor(instance="probe")
