@@ -127,6 +127,8 @@ class Life:
     wait: str = ""
     woken: str = ""
     heard: bool = False  # the node's code was handed what ended its wait, as far as anybody knows
+    timer_of: str = ""  # the wait whose timer is gone, though that wait is still there
+    noted: bool = False  # a failure of it was written down since, which outlives the host
     data: Any = None
     event_id: str = ""
     used: set[str] = field(default_factory=set)  # events that ended a wait: none ends another (DECISIONS 27)
@@ -134,6 +136,10 @@ class Life:
     retries: int = 0  # noderefetch (S12)
     wakeups: int = 0  # g1wakeups (S13)
     deterministic: int = 0  # nofail (S13)
+
+    @property
+    def has_timer(self) -> bool:
+        return self.state == "waits" and self.timer_of != self.wait
 
     @property
     def state(self) -> str:
@@ -284,7 +290,7 @@ class Reference:
         return "" if life.tag in self.bodies else "definition_gone"
 
     def wake(self, life: Life, kind: str, data: Any) -> None:
-        life.woken, life.data, life.heard = kind, data, False
+        life.woken, life.data, life.heard, life.noted = kind, data, False, False
         life.event_id = data["event_id"] if data else ""
         life.used |= {life.event_id} - {""}
 
@@ -384,6 +390,9 @@ class Reference:
         """The time of a wait is over."""
         life = self.lives[deed.name]
         if life.state == "waits":
+            if life.timer_of == life.wait:
+                return "done"
+            life.timer_of = life.wait
             if not life.cancel:  # which ends the wait: the timer only sends its carrier
                 self.wake(life, "timeout", None)
             self.new.append(Carrier("timeout", life.name, life.wait))
@@ -516,11 +525,12 @@ class Reference:
             return False
         self.seen[f"{node}{' ' + life.woken if life.woken else ''} {outcome}"] += 1
         if outcome in ("dies", "restarts"):
-            life.held, life.heard = "earlier", False
+            life.held, life.heard = "earlier", life.noted
             if outcome == "dies":
                 self.another_host()
             return False
         if outcome not in ("ok", "drains"):
+            life.noted = life.heard
             self.failed(life, key, carrier, node, outcome)
             return False
         if node in WAITS and not life.woken and life.cancel:

@@ -209,7 +209,7 @@ class OneLife(RuleBasedStateMachine):
         for life in reference.lives.values():
             self.life_agrees(life)
             self.has_a_carrier(life)
-        due = [("timer", life.name, life.wait) for life in reference.lives.values() if life.state == "waits"]
+        due = [("timer", life.name, life.wait) for life in reference.lives.values() if life.has_timer]
         due += [("copy", str(copy.name), "") for copy in reference.copies]
         assert stage.delayed_names() == Counter(due)
         wanted = [(letter.carrier.name, letter.carrier.kind == "malformed") for letter in reference.letters]
