@@ -47,9 +47,8 @@ class Turns(Generic[T]):
     def __init__(self, *, at_once: int = 16, of_one: int = 12, held: int = 512, held_of_one: int = 32) -> None:
         self._at_once, self._of_one = at_once, of_one
         self._most, self._most_of_one = held, held_of_one
-        self._queued: dict[
-            Row, deque[tuple[str, T]]
-        ] = {}  # with their lanes; of the rows that hold something or are begun
+        # With their lanes; of the rows that hold something or are begun.
+        self._queued: dict[Row, deque[tuple[str, T]]] = {}
         self._begun: set[Row] = set()
         self._places: Counter[str] = Counter()  # taken, by tenant
         self._held: Counter[str] = Counter()  # by lane

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from plaita import jsontext
 from plaita.clock import iso_utc, wall_ms
+from plaita.flow.failure import clean_text, described
 from plaita.ids import new_execution_id
 from plaita.policy.backoff import backoff_s
 from plaita.services.bridges import QueueBridges
@@ -109,7 +110,7 @@ class ServiceManager:
                 why = self._failed(name, error)  # of something that it waited for: its own affair
             except Exception as error:  # noqa: BLE001 - one service's bug must not end the others, nor itself for good
                 why = self._failed(name, error)
-            life.failures, life.error = life.failures + 1, why[:MAX_ERROR]
+            life.failures, life.error = life.failures + 1, clean_text(why, MAX_ERROR)
             life.enter("failed")
             failures = 0 if loop.time() - began > WELL_AFTER_S else failures + 1
             await self._publish(name, life)
@@ -132,7 +133,7 @@ class ServiceManager:
         self._host.tell("error", "service.failed", service=name, traceback=traceback.format_exc())
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
+        return described(error)
 
 
 def _is_asked_to_end() -> bool:

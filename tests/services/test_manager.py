@@ -80,6 +80,13 @@ class Grouped(Counted):
             tasks.create_task(super().does())
 
 
+class Odd(Counted):
+    """What no UTF-8 carries must end neither the service for good nor the answer to ``status``."""
+
+    async def does(self) -> None:
+        raise RuntimeError("boom \ud800")
+
+
 class Ends(Counted):
     async def does(self) -> None:
         return
@@ -88,7 +95,7 @@ class Ends(Counted):
 @pytest.mark.parametrize(
     ("bad", "error", "told"),
     [(Counted, "RuntimeError: boom", 2), (Grouped, "RuntimeError: boom", 2), (Cancelled, "CancelledError", 2),
-     (Ends, "it has ended by itself", 0)],
+     (Odd, "RuntimeError: boom ?", 2), (Ends, "it has ended by itself", 0)],
 )  # fmt: skip
 def test_E1_a_service_that_fails_is_begun_again_told_of_by_an_event_and_harms_no_other(
     monkeypatch: pytest.MonkeyPatch, bad: type[Counted], error: str, told: int
